@@ -1,0 +1,41 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint format clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
+
+install: $(STAMP) ## create .venv with the package (editable) and its development tools
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q -c constraints.txt -e ".[dev]"
+	touch $@
+
+demo: install ## PCA of the digits data beside scikit-learn's; writes results/demo.png
+	$(BIN)/python examples/demo.py
+
+# Each pytest worker keeps to one BLAS thread, so that two workers do not compete for the cores.
+test: export OMP_NUM_THREADS := 1
+test: export OPENBLAS_NUM_THREADS := 1
+test: export MKL_NUM_THREADS := 1
+test: install ## run the tests and doctests; ARGS="-k duality" is passed on to pytest
+	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+lint: install ## ruff check, ruff format --check, mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: install ## let ruff sort the imports, fix what it can and format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove caches and build outputs (.venv and results/ stay)
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,190 @@
+"""The catalogue: Figures 1 and 2, the Hoelder pair and the robust pair, by the paper's letters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .functions import Ball, HalfSquare, Lp, Power, Spectral
+from .linalg import Array, gram, namespace, norm
+from .losses import RowSemicircle
+from .operators import Operator, as_operator
+from .problem import DCProblem
+
+__all__ = ["CLASSICAL", "FORMULATIONS", "Classical", "formulation", "optimal_value"]
+
+
+def _l(X: Operator) -> DCProblem:
+    """``minimize -1/2 ||XW||_{S_2}^2 over ||W||_{S_inf} <= 1``: (l), and (d) relaxed to its hull."""
+    return DCProblem(Spectral(Ball(Lp(math.inf))), HalfSquare(Lp(2)), X)
+
+
+def _n(X: Operator) -> DCProblem:
+    """``minimize -||XW||_{S_2} over ||W||_{S_inf} <= 1``: (n)."""
+    return DCProblem(Spectral(Ball(Lp(math.inf))), Lp(2), X)
+
+
+def _p(X: Operator) -> DCProblem:
+    """``minimize 1/2 ||W||_{S_inf}^2 - ||XW||_{S_2}``: (p)."""
+    return DCProblem(Spectral(HalfSquare(Lp(math.inf))), Lp(2), X)
+
+
+def _k(X: Operator) -> DCProblem:
+    """``minimize 1/4 ||W||_{S_4}^4 - 1/2 ||XW||_{S_2}^2``: (k), the primal of Proposition 3.3."""
+    return DCProblem(Spectral(Power(4)), HalfSquare(Lp(2)), X)
+
+
+def robust(X: Operator, epsilon: float | None = None) -> DCProblem:
+    """``minimize sum_i ||X_i - W W^T X_i|| over ||W||_{S_inf} <= 1``: Proposition 4.1.
+
+    As the DC problem with ``F(Y) = -sum_i sqrt(||X_i||^2 + epsilon^2 - ||Y_i||^2)``; equal to the
+    sum of the reconstruction errors where W^T W = I. ``epsilon`` keeps the weight of a perfectly
+    fitted row finite (the remark in Appendix C); by default 1e-6 of the median row norm, or 1e-3 in
+    float32, where smaller gaps are rounding.
+    """
+    norms = X.row_norms()
+    xp = namespace(norms)
+    if epsilon is None:
+        median = float(xp.sort(norms)[norms.shape[0] // 2])
+        epsilon = (1e-3 if "float32" in str(norms.dtype) else 1e-6) * median
+    return DCProblem(Spectral(Ball(Lp(math.inf))), RowSemicircle(xp.sqrt(norms**2 + epsilon**2)), X)
+
+
+#: The DC formulations. (m), (o), (q) and the Hoelder dual are duals; (g) is (l) on the transpose.
+FORMULATIONS: dict[str, Callable[[Operator], DCProblem]] = {
+    "d": _l,
+    "l": _l,
+    "g": lambda X: _l(X.T),
+    "m": lambda X: _l(X).dual,
+    "n": _n,
+    "o": lambda X: _n(X).dual,
+    "p": _p,
+    "q": lambda X: _p(X).dual,
+    "k": _k,
+    "holder_dual": lambda X: _k(X).dual,
+    "robust": robust,
+    "robust_dual": lambda X: robust(X).dual,
+}
+
+
+def formulation(name: str, X: Any) -> DCProblem:
+    """A formulation of the paper by its letter; a trailing ``T`` puts X^T in the place of X.
+
+    Parameters
+    ----------
+    name : str
+        A key of :data:`FORMULATIONS`, or one with ``T`` behind it: ``"nT"`` is (n) on the transpose
+        (Remark 3.4).
+    X : Operator or array
+
+    Returns
+    -------
+    DCProblem
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca import as_operator, formulation
+    >>> X = as_operator(np.ones((5, 3)))
+    >>> formulation("n", X).dual == formulation("o", X)
+    True
+    >>> formulation("l", X).X.shape, formulation("lT", X).X.shape
+    ((5, 3), (3, 5))
+    """
+    operator = as_operator(X)
+    if name in FORMULATIONS:
+        return FORMULATIONS[name](operator)
+    if isinstance(name, str) and name.endswith("T") and name[:-1] in FORMULATIONS:
+        return FORMULATIONS[name[:-1]](operator.T)
+    raise ValueError(
+        f"formulation={name!r} is not in the catalogue; choose one of {', '.join(FORMULATIONS)}, "
+        "or one of them with 'T' appended for the transpose"
+    )
+
+
+def optimal_value(name: str, sigma: Array, s: int) -> float:
+    """The optimal value of a PCA formulation from the singular values of X (decreasing).
+
+    (l), (m), (p), (q), (d), (g): ``-1/2 sum sigma_i^2``; (n), (o): ``-sqrt(sum sigma_i^2)``; (k) and
+    its dual: ``-1/4 sum sigma_i^4``; sums over the s largest (Proposition 3.2).
+    """
+    top = sigma[:s]
+    xp = namespace(top)
+    name = name.removesuffix("T")
+    if name in ("n", "o"):
+        return -math.sqrt(float(xp.sum(top**2)))
+    if name in ("k", "holder_dual"):
+        return -0.25 * float(xp.sum(top**4))
+    if name in ("d", "l", "g", "m", "p", "q"):
+        return -0.5 * float(xp.sum(top**2))
+    raise ValueError(f"formulation={name!r} has no closed-form optimum")
+
+
+@dataclass(frozen=True)
+class Classical:
+    """A classical box of Figure 1: an objective of X and its variables, and a global minimiser.
+
+    ``minimizer(U, sigma, V)`` takes the s leading singular triplets of X and returns the variables;
+    ``constraint`` names what they must satisfy.
+    """
+
+    formula: str
+    constraint: str
+    objective: Callable[..., float]
+    minimizer: Callable[[Array, Array, Array], tuple[Array, ...]]
+
+
+#: The classical boxes of Figure 1 that are not DC problems as they stand, on a dense array X.
+#: (h), (i), (j) on the transpose are three of the four formulations on X X^T.
+CLASSICAL: dict[str, Classical] = {
+    "a": Classical(
+        "||X - A||^2",
+        "rank(A) = s",
+        lambda X, A: norm(X - A) ** 2,
+        lambda U, sigma, V: ((U * sigma[None, :]) @ V.T,),
+    ),
+    "b": Classical(
+        "||X - B W^T||^2",
+        "W^T W = I",
+        lambda X, B, W: norm(X - B @ W.T) ** 2,
+        lambda U, sigma, V: (U * sigma[None, :], V),
+    ),
+    "c": Classical(
+        "||X - X W W^T||^2",
+        "W^T W = I",
+        lambda X, W: norm(X - (X @ W) @ W.T) ** 2,
+        lambda U, sigma, V: (V,),
+    ),
+    "e": Classical(
+        "||X - H C^T||^2",
+        "H^T H = I",
+        lambda X, H, C: norm(X - H @ C.T) ** 2,
+        lambda U, sigma, V: (U, V * sigma[None, :]),
+    ),
+    "f": Classical(
+        "||X - H H^T X||^2",
+        "H^T H = I",
+        lambda X, H: norm(X - H @ (H.T @ X)) ** 2,
+        lambda U, sigma, V: (U,),
+    ),
+    "h": Classical(
+        "||X^T X - A||^2",
+        "rank(A) = s",
+        lambda X, A: norm(gram(X) - A) ** 2,
+        lambda U, sigma, V: ((V * sigma[None, :] ** 2) @ V.T,),
+    ),
+    "i": Classical(
+        "||X^T X - W W^T||^2",
+        "none",
+        lambda X, W: norm(gram(X) - W @ W.T) ** 2,
+        lambda U, sigma, V: (V * sigma[None, :],),
+    ),
+    "j": Classical(
+        "1/2 ||W W^T||^2 - ||X W||^2",
+        "none",
+        lambda X, W: 0.5 * norm(gram(W)) ** 2 - norm(X @ W) ** 2,
+        lambda U, sigma, V: (V * sigma[None, :],),
+    ),
+}

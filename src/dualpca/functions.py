@@ -1,0 +1,478 @@
+"""Closed proper convex functions: value, one subgradient, conjugate, prox.
+
+A *norm* also knows its dual norm, and so its ball, half square and conjugates come for free. A new
+unitarily invariant objective is one small :class:`Norm` inside :class:`Spectral`; see :class:`KyFan`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from .linalg import (
+    Array,
+    inner,
+    map_singular_values,
+    namespace,
+    norm,
+    singular_values,
+)
+
+__all__ = [
+    "Ball",
+    "Function",
+    "HalfSquare",
+    "KyFan",
+    "KyFanDual",
+    "Lp",
+    "Norm",
+    "Power",
+    "Spectral",
+]
+
+
+class Function(ABC):
+    """A closed proper convex function on matrices."""
+
+    @property
+    def unitarily_invariant(self) -> bool:
+        """Whether f(UWV) = f(W) for all orthogonal U, V: what Proposition 3.5 asks of G."""
+        return False
+
+    @property
+    def one_pass(self) -> bool:
+        """Whether ``X^T df(XW)`` takes one pass over the rows of X."""
+        return False
+
+    @property
+    def has_prox(self) -> bool:
+        """Whether :meth:`prox` has a closed form or a safe scalar iteration here."""
+        return True
+
+    @abstractmethod
+    def __call__(self, W: Array) -> float:
+        """The value f(W)."""
+
+    @abstractmethod
+    def subgradient(self, W: Array) -> Array:
+        """One element of the subdifferential at W."""
+
+    @property
+    @abstractmethod
+    def conjugate(self) -> Function:
+        """The convex conjugate f*."""
+
+    def prox(self, W: Array, gamma: float) -> Array:
+        """``argmin_U f(U) + ||U - W||^2 / (2 gamma)``; by Moreau's identity unless overridden."""
+        if not self.has_prox:
+            raise TypeError(f"{self!r} has no proximal map here; use the 'dca' solver")
+        return W - gamma * self.conjugate.prox(W / gamma, 1 / gamma)
+
+    def pullback(self, X: Any, W: Array) -> tuple[float, Array]:
+        """``F(XW)`` and ``X^T dF(XW)``, in one pass over X where :attr:`one_pass` says so."""
+        value, H = self.value_and_subgradient(X @ W)
+        return value, X.T @ H
+
+    def value_and_subgradient(self, W: Array) -> tuple[float, Array]:
+        """Both at once, where one decomposition serves them."""
+        return self(W), self.subgradient(W)
+
+
+class Norm(Function):
+    """A norm: closed under duality; its conjugate is the indicator of the dual unit ball."""
+
+    @property
+    @abstractmethod
+    def dual(self) -> Norm:
+        """The dual norm."""
+
+    @property
+    def conjugate(self) -> Function:
+        return Ball(self.dual)
+
+    @property
+    def has_projection(self) -> bool:
+        """Whether :meth:`project` is available."""
+        return False
+
+    @property
+    def has_prox(self) -> bool:
+        return self.dual.has_projection
+
+    def project(self, W: Array) -> Array:
+        """The nearest point of the unit ball."""
+        raise TypeError(f"{self!r} has no projection onto its unit ball here")
+
+    def half_square_prox(self, W: Array, gamma: float) -> Array | None:
+        """The prox of ``gamma/2 ||.||^2`` where it is known, else None."""
+        return None
+
+
+def _conjugate_exponent(p: Fraction | float) -> Fraction | float:
+    """q with 1/p + 1/q = 1, exactly."""
+    if p == 1:
+        return math.inf
+    return Fraction(1) if p == math.inf else p / (p - 1)
+
+
+def _exponent(p: Any) -> Fraction | float:
+    if p == math.inf:
+        return math.inf
+    try:
+        return Fraction(p)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"p={p!r} is not an exponent; give a number such as 4, '4/3' or inf"
+        ) from error
+
+
+@dataclass(frozen=True)
+class Lp(Norm):
+    """``||W||_p`` over all entries, 1 <= p <= inf; p = 2 is the Schatten 2-norm, without an SVD.
+
+    Eq. (2) and (6), Tables 2 and 3. The subgradient at an entry 0 takes sign(0) = 0;
+    for p = inf it spreads over the entries of largest magnitude.
+    """
+
+    p: Any = 2
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "p", _exponent(self.p))
+        if self.p < 1:
+            raise ValueError(f"p={self.p} gives no norm; choose 1 <= p <= inf")
+
+    @property
+    def unitarily_invariant(self) -> bool:
+        return self.p == 2
+
+    @property
+    def one_pass(self) -> bool:
+        return self.p == 2
+
+    @property
+    def has_projection(self) -> bool:
+        return self.p in (1, 2, math.inf)
+
+    @property
+    def dual(self) -> Lp:
+        return Lp(_conjugate_exponent(self.p))
+
+    def __call__(self, W: Array) -> float:
+        if self.p == 2:
+            return norm(W)
+        xp = namespace(W)
+        size = xp.abs(W)
+        if self.p == 1:
+            return float(xp.sum(size))
+        top = float(xp.max(size))
+        if self.p == math.inf or top == 0:
+            return top
+        return top * float(xp.sum((size / top) ** float(self.p))) ** float(1 / self.p)
+
+    def subgradient(self, W: Array) -> Array:
+        value = self(W)
+        if value == 0:
+            return W * 0.0
+        if self.p == 2:
+            return W / value
+        xp = namespace(W)
+        if self.p == 1:
+            return xp.sign(W)
+        if self.p == math.inf:
+            top = xp.astype(xp.abs(W) == value, W.dtype)
+            return xp.sign(W) * top / float(xp.sum(top))
+        return xp.sign(W) * (xp.abs(W) / value) ** float(self.p - 1)
+
+    def project(self, W: Array) -> Array:
+        if self.p == 2:
+            return W / max(1.0, norm(W))
+        xp = namespace(W)
+        if self.p == math.inf:
+            return xp.clip(W, -1.0, 1.0)
+        if self.p == 1:
+            return _shrink(W, _threshold(W, lambda total, k: (total - 1) / k))
+        return super().project(W)
+
+    def half_square_prox(self, W: Array, gamma: float) -> Array | None:
+        if self.p == 2:
+            return W / (1 + gamma)
+        if self.p == 1:
+            return _shrink(W, _threshold(W, lambda total, k: gamma * total / (1 + gamma * k)))
+        if self.p == math.inf:
+            return W - gamma * Lp(1).half_square_prox(W / gamma, 1 / gamma)  # type: ignore[operator]
+        return None
+
+    def pullback(self, X: Any, W: Array) -> tuple[float, Array]:
+        if not self.one_pass:
+            return super().pullback(X, W)
+        # ||XW||^2 = <W, X^T X W>: the global norm without a second pass.
+        Z = X.sweep(W)
+        value = math.sqrt(max(inner(W, Z), 0.0))
+        return value, (Z / value if value > 0 else Z * 0.0)
+
+
+def _threshold(W: Array, rule: Callable[[Array, Array], Array]) -> float:
+    """The threshold of the sorted-magnitudes family: the largest ``rule(sum_k, k)`` over k."""
+    xp = namespace(W)
+    size = xp.sort(xp.reshape(xp.abs(W), (-1,)), descending=True)
+    k = xp.astype(xp.arange(1, size.shape[0] + 1), size.dtype)
+    return max(float(xp.max(rule(xp.cumulative_sum(size), k))), 0.0)
+
+
+def _shrink(W: Array, threshold: float) -> Array:
+    xp = namespace(W)
+    return xp.sign(W) * xp.clip(xp.abs(W) - threshold, 0.0, None)
+
+
+@dataclass(frozen=True)
+class KyFan(Norm):
+    """The sum of the k entries of largest magnitude; as ``Spectral(KyFan(k))`` the Ky Fan k-norm.
+
+    The worked example of a new unitarily invariant objective (Section 6 of the paper names it): a
+    value, a subgradient and a dual norm, and every formulation, dual, kernel version, out-of-sample
+    map and solver follows.
+    """
+
+    k: int = 1
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise ValueError(f"k={self.k} counts entries; choose k >= 1")
+
+    @property
+    def dual(self) -> KyFanDual:
+        return KyFanDual(self.k)
+
+    def _kth(self, size: Array) -> float:
+        xp = namespace(size)
+        flat = xp.sort(xp.reshape(size, (-1,)), descending=True)
+        return float(flat[min(self.k, flat.shape[0]) - 1])
+
+    def __call__(self, W: Array) -> float:
+        xp = namespace(W)
+        flat = xp.sort(xp.reshape(xp.abs(W), (-1,)), descending=True)
+        return float(xp.sum(flat[: self.k]))
+
+    def subgradient(self, W: Array) -> Array:
+        # Entries tied with the k-th share what the larger ones leave of k.
+        xp = namespace(W)
+        size = xp.abs(W)
+        cut = self._kth(size)
+        above = xp.astype(size > cut, W.dtype)
+        tied = xp.astype(size == cut, W.dtype)
+        share = (min(self.k, math.prod(W.shape)) - float(xp.sum(above))) / float(xp.sum(tied))
+        return xp.sign(W) * (above + share * tied)
+
+
+@dataclass(frozen=True)
+class KyFanDual(Norm):
+    """``max(||W||_inf, ||W||_1 / k)``, the dual of the Ky Fan k-norm."""
+
+    k: int = 1
+
+    @property
+    def dual(self) -> KyFan:
+        return KyFan(self.k)
+
+    @property
+    def has_projection(self) -> bool:
+        return True
+
+    def __call__(self, W: Array) -> float:
+        return max(Lp(math.inf)(W), Lp(1)(W) / self.k)
+
+    def subgradient(self, W: Array) -> Array:
+        if Lp(math.inf)(W) * self.k >= Lp(1)(W):
+            return Lp(math.inf).subgradient(W)
+        return Lp(1).subgradient(W) / self.k
+
+    def project(self, W: Array) -> Array:
+        # min(|w| - t, 1)_+ with the least t >= 0 whose sum is at most k; the sum falls with t.
+        xp = namespace(W)
+        size = xp.abs(W)
+        low, high = 0.0, float(xp.max(size))
+        if float(xp.sum(xp.clip(size, 0.0, 1.0))) > self.k:
+            for _ in range(200):
+                middle = (low + high) / 2
+                if float(xp.sum(xp.clip(size - middle, 0.0, 1.0))) > self.k:
+                    low = middle
+                else:
+                    high = middle
+        else:
+            high = 0.0
+        return xp.sign(W) * xp.clip(size - high, 0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Ball(Function):
+    """The indicator of ``{W : ||W|| <= 1}`` (eq. (2) and (5)); its conjugate is the dual norm.
+
+    Feasible means up to rounding; the subgradient is 0, an element of every normal cone.
+    """
+
+    norm: Norm
+
+    @property
+    def unitarily_invariant(self) -> bool:
+        return self.norm.unitarily_invariant
+
+    @property
+    def has_prox(self) -> bool:
+        return self.norm.has_projection
+
+    @property
+    def conjugate(self) -> Norm:
+        return self.norm.dual
+
+    def __call__(self, W: Array) -> float:
+        slack = 1e-9 if "64" in str(W.dtype) else 1e-4
+        return 0.0 if self.norm(W) <= 1 + slack else math.inf
+
+    def subgradient(self, W: Array) -> Array:
+        return W * 0.0
+
+    def prox(self, W: Array, gamma: float) -> Array:
+        return self.norm.project(W)
+
+
+@dataclass(frozen=True)
+class HalfSquare(Function):
+    """``1/2 ||W||^2`` (eq. (1) and (7)); its conjugate is half the square of the dual norm."""
+
+    norm: Norm
+
+    @property
+    def unitarily_invariant(self) -> bool:
+        return self.norm.unitarily_invariant
+
+    @property
+    def one_pass(self) -> bool:
+        return self.norm == Lp(2)
+
+    @property
+    def has_prox(self) -> bool:
+        return isinstance(self.norm, Lp) and self.norm.has_projection
+
+    @property
+    def conjugate(self) -> HalfSquare:
+        return HalfSquare(self.norm.dual)
+
+    def __call__(self, W: Array) -> float:
+        return 0.5 * self.norm(W) ** 2
+
+    def subgradient(self, W: Array) -> Array:
+        return W if self.norm == Lp(2) else self.norm(W) * self.norm.subgradient(W)
+
+    def prox(self, W: Array, gamma: float) -> Array:
+        P = self.norm.half_square_prox(W, gamma)
+        return super().prox(W, gamma) if P is None else P
+
+    def pullback(self, X: Any, W: Array) -> tuple[float, Array]:
+        if not self.one_pass:
+            return super().pullback(X, W)
+        Z = X.sweep(W)
+        return 0.5 * max(inner(W, Z), 0.0), Z
+
+
+@dataclass(frozen=True)
+class Power(Function):
+    """``1/p ||W||_p^p``, p > 1 (eq. (3) and (8)); its conjugate is Power(q), 1/p + 1/q = 1 exactly."""
+
+    p: Any = 2
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "p", _exponent(self.p))
+        if not 1 < self.p < math.inf:
+            raise ValueError(f"p={self.p} is outside (1, inf); use Lp or Ball for the end points")
+
+    @property
+    def unitarily_invariant(self) -> bool:
+        return self.p == 2
+
+    @property
+    def conjugate(self) -> Power:
+        return Power(_conjugate_exponent(self.p))
+
+    def __call__(self, W: Array) -> float:
+        if self.p == 2:
+            return 0.5 * norm(W) ** 2
+        xp = namespace(W)
+        return float(xp.sum(xp.abs(W) ** float(self.p))) / float(self.p)
+
+    def subgradient(self, W: Array) -> Array:
+        if self.p == 2:
+            return W
+        xp = namespace(W)
+        return xp.sign(W) * xp.abs(W) ** float(self.p - 1)
+
+    def prox(self, W: Array, gamma: float) -> Array:
+        if self.p == 2:
+            return W / (1 + gamma)
+        if self.p < 2:  # the gradient is steep at 0; the conjugate's is not
+            return super().prox(W, gamma)
+        xp = namespace(W)
+        v, q = xp.abs(W), float(self.p - 1)
+        # t + gamma t^q = v is convex: Newton descends to the root from any point above it.
+        start = xp.where(v < (v / gamma) ** (1 / q), v, (v / gamma) ** (1 / q))
+        t = newton(
+            start, lambda t: t + gamma * t**q - v, lambda t: 1 + gamma * q * t ** (q - 1), v.dtype
+        )
+        return xp.sign(W) * t
+
+
+def newton(
+    t: Array, f: Callable[[Array], Array], slope: Callable[[Array], Array], dtype: Any
+) -> Array:
+    """Entrywise Newton on a monotone convex or concave f from the side where it cannot overshoot."""
+    xp = namespace(t)
+    for _ in range(100):
+        step = f(t) / slope(t)
+        t = xp.clip(t - step, 0.0, None)
+        if float(xp.max(xp.abs(step))) <= 4 * xp.finfo(dtype).eps * float(xp.max(t)):
+            break
+    return t
+
+
+@dataclass(frozen=True)
+class Spectral(Function):
+    """``g(sigma(W))`` for an absolutely symmetric g: Fact A.4 and Proposition 3.10 (Lewis).
+
+    The conjugate is ``g* o sigma`` (Fact A.5). At a zero singular value the subgradient of g is taken
+    as the limit from above, so that a rank-deficient W is completed instead of staying so.
+    """
+
+    g: Function
+
+    @property
+    def unitarily_invariant(self) -> bool:
+        return True
+
+    @property
+    def has_prox(self) -> bool:
+        return self.g.has_prox
+
+    @property
+    def conjugate(self) -> Spectral:
+        return Spectral(self.g.conjugate)
+
+    def __call__(self, W: Array) -> float:
+        return self.g(singular_values(W))
+
+    def _outer_subgradient(self, sigma: Array) -> Array:
+        xp = namespace(sigma)
+        tiny = float(xp.finfo(sigma.dtype).smallest_normal)
+        return self.g.subgradient(xp.clip(sigma, tiny, None))
+
+    def subgradient(self, W: Array) -> Array:
+        return map_singular_values(W, self._outer_subgradient)[0]
+
+    def prox(self, W: Array, gamma: float) -> Array:
+        return map_singular_values(W, lambda sigma: self.g.prox(sigma, gamma))[0]
+
+    def value_and_subgradient(self, W: Array) -> tuple[float, Array]:
+        H, sigma = map_singular_values(W, self._outer_subgradient)
+        return self.g(sigma), H

@@ -1,0 +1,191 @@
+"""Algebra of thin factors.
+
+A thin factor is a ``d x s`` array of any array-API namespace, or an implicit ``W = Gamma^T A`` (see
+:class:`dualpca.operators.Representer`) that knows its Gram matrix, its inner products and how to be
+multiplied by a small matrix. Everything above this module speaks of both with these few functions;
+nothing above it touches an array namespace for linear algebra.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from array_api_compat import array_namespace, device
+
+Array = Any  # a two-dimensional array of some namespace, or an implicit thin factor
+
+__all__ = [
+    "asarray_like",
+    "cross",
+    "eigh",
+    "fix_signs",
+    "gram",
+    "inner",
+    "is_implicit",
+    "map_singular_values",
+    "max_abs",
+    "namespace",
+    "norm",
+    "orthonormalize",
+    "residual",
+    "right_singular",
+    "singular_values",
+]
+
+
+def is_implicit(W: Array) -> bool:
+    """Whether W stands for ``Gamma^T A`` instead of holding its entries."""
+    return hasattr(W, "coefficients")
+
+
+def namespace(*arrays: Array) -> Any:
+    """The array-API namespace of the arrays; an implicit factor has none."""
+    if any(is_implicit(a) for a in arrays):
+        raise TypeError(
+            "an entrywise function was asked of the implicit W = Gamma^T A, of which only inner "
+            "products are known; use a unitarily invariant function such as Spectral(...) "
+            "(Proposition 3.5, kernelizability for unitarily invariant G)"
+        )
+    return array_namespace(*arrays)
+
+
+def asarray_like(values: Any, like: Array) -> Array:
+    """``values`` in the namespace, dtype and device of ``like``."""
+    xp = namespace(like)
+    return xp.asarray(values, dtype=like.dtype, device=device(like))
+
+
+def cross(A: Array, B: Array) -> Array:
+    """``A^T B``, a small matrix."""
+    return A.cross(B) if is_implicit(A) else A.T @ B
+
+
+def gram(A: Array) -> Array:
+    """``A^T A``, a small matrix."""
+    return cross(A, A)
+
+
+def inner(A: Array, B: Array) -> float:
+    """``<A, B>``, the Frobenius inner product."""
+    if is_implicit(A):
+        return A.inner(B)
+    return float(namespace(A, B).sum(A * B))
+
+
+def norm(A: Array) -> float:
+    """``||A||_{S_2}``, the Frobenius norm."""
+    if is_implicit(A):
+        return math.sqrt(max(inner(A, A), 0.0))
+    xp = namespace(A)
+    scale = float(xp.max(xp.abs(A))) if math.prod(A.shape) else 0.0
+    if scale == 0.0 or not math.isfinite(scale):
+        return scale
+    # Only extreme scales pay for the division; their squares would overflow or vanish.
+    if 1e-15 < scale < 1e15:
+        return math.sqrt(float(xp.sum(A * A)))
+    A = A / scale
+    return scale * math.sqrt(float(xp.sum(A * A)))
+
+
+def max_abs(A: Array) -> float:
+    """``max |A_ij|``; the Frobenius norm where the entries are implicit."""
+    if is_implicit(A):
+        return norm(A)
+    xp = namespace(A)
+    return float(xp.max(xp.abs(A)))
+
+
+def eigh(S: Array) -> tuple[Array, Array]:
+    """Eigenvalues in decreasing order and eigenvectors of a small symmetric matrix."""
+    xp = namespace(S)
+    values, vectors = xp.linalg.eigh((S + S.T) / 2)
+    return xp.flip(values, axis=0), xp.flip(vectors, axis=1)
+
+
+def right_singular(Y: Array) -> tuple[Array, Array]:
+    """Singular values ``sigma`` (decreasing) and right singular vectors ``V`` of a thin factor.
+
+    From the R of a QR; from the Gram matrix where only that is known, which halves the digits of the
+    small ones: those below ``sqrt(eps) sigma_1`` come back as zero.
+    """
+    if is_implicit(Y):
+        lam, V = eigh(gram(Y))
+        xp = namespace(lam)
+        cut = xp.finfo(lam.dtype).eps * lam.shape[0] * float(xp.max(xp.abs(lam)))
+        return xp.sqrt(xp.where(lam > cut, lam, xp.zeros_like(lam))), V
+    xp = namespace(Y)
+    _, R = xp.linalg.qr(Y, mode="reduced")
+    _, sigma, Vt = xp.linalg.svd(R, full_matrices=False)
+    return sigma, Vt.T
+
+
+def singular_values(Y: Array) -> Array:
+    """``sigma(Y)`` in decreasing order."""
+    return right_singular(Y)[0]
+
+
+def map_singular_values(Y: Array, f: Callable[[Array], Array]) -> tuple[Array, Array]:
+    """``U Diag(f(sigma)) V^T`` for ``Y = U Diag(sigma) V^T``, and ``sigma``.
+
+    The map is the right multiplication ``Y V Diag(f(sigma)/sigma) V^T``; where the entries are at
+    hand, Q of the QR stands for ``Y R^{-1}``, which stays orthonormal however small sigma is.
+    With an implicit Y, 0/0 is 0 (the remark after the general kernel iteration, Appendix C).
+    """
+    if is_implicit(Y):
+        sigma, V = right_singular(Y)
+        xp = namespace(sigma)
+        positive = sigma > 0
+        ratio = f(sigma) / xp.where(positive, sigma, xp.ones_like(sigma))
+        ratio = xp.where(positive, ratio, xp.zeros_like(ratio))
+        return Y @ ((V * ratio[None, :]) @ V.T), sigma
+    xp = namespace(Y)
+    Q, R = xp.linalg.qr(Y, mode="reduced")
+    U, sigma, Vt = xp.linalg.svd(R, full_matrices=False)
+    return Q @ ((U * f(sigma)[None, :]) @ Vt), sigma
+
+
+def orthonormalize(Y: Array) -> Array:
+    """An orthonormal basis of ``col(Y)``, completed to as many columns where Y has entries.
+
+    Householder QR completes a rank-deficient Y by itself; an implicit one loses the null columns.
+    """
+    if is_implicit(Y):
+        sigma, V = right_singular(Y)
+        keep = int(namespace(sigma).sum(namespace(sigma).astype(sigma > 0, sigma.dtype)))
+        return Y @ (V[:, :keep] / sigma[None, :keep])
+    return namespace(Y).linalg.qr(Y, mode="reduced")[0]
+
+
+def residual(W: Array, Z: Array) -> float:
+    """``||Z - W W^T Z||_F / ||Z||_F`` with W orthonormal and ``Z = X^T dF(X W)``.
+
+    The meaning of ``tol`` everywhere. A W that is not orthonormal is made so by a small matrix T, and
+    Z follows as Z T: exact where dF is linear up to scale, as in every formulation of PCA.
+    """
+    sigma, V = right_singular(W)
+    xp = namespace(sigma)
+    floor = xp.finfo(sigma.dtype).eps * sigma.shape[0] * float(sigma[0])
+    keep = int(xp.sum(xp.astype(sigma > floor, xp.int64)))
+    if keep == 0:
+        return 0.0
+    T = V[:, :keep] / sigma[None, :keep]
+    Q, Z = W @ T, Z @ T
+    size = norm(Z)
+    return norm(Z - Q @ cross(Q, Z)) / size if size > 0 else 0.0
+
+
+def fix_signs(V: Array) -> Array:
+    """Signs (+1 or -1, one a column) that make the entry of largest magnitude positive.
+
+    Ties within rounding go to the first of the tied entries, so that solvers and backends that agree
+    to rounding agree in sign.
+    """
+    xp = namespace(V)
+    size = xp.abs(V)
+    tied = size >= (1 - 1e3 * xp.finfo(V.dtype).eps) * xp.max(size, axis=0, keepdims=True)
+    first = xp.argmax(xp.astype(tied, V.dtype), axis=0)
+    rows = xp.arange(V.shape[0], device=device(V))
+    picked = xp.sum(xp.where(rows[:, None] == first[None, :], V, xp.zeros_like(V)), axis=0)
+    return xp.where(picked < 0, -xp.ones_like(picked), xp.ones_like(picked))

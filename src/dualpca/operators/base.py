@@ -1,0 +1,125 @@
+"""The data as an operator: shape, dtype, products, one fused pass and a count of passes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from ..linalg import Array
+
+RowMap = Callable[[Array, slice], Any]
+
+
+def split(mapped: Any) -> tuple[Array, tuple[Any, ...]]:
+    """What a row map returned: H, or H followed by quantities to be summed over the rows."""
+    return (mapped[0], tuple(mapped[1:])) if isinstance(mapped, tuple) else (mapped, ())
+
+
+class Operator(ABC):
+    """X, of which a solver knows ``shape``, ``dtype``, ``X @ W``, ``X.T @ H`` and ``X.sweep``.
+
+    ``passes`` counts the readings of the data: one for a product with X or X.T, one for a sweep, also
+    where the product was asked of a transposed, centred or weighted view.
+    """
+
+    shape: tuple[int, int]
+    dtype: Any
+
+    #: whether W is the implicit Gamma^T A, so that only inner products of W are known
+    implicit: bool = False
+
+    @property
+    @abstractmethod
+    def passes(self) -> int:
+        """How often the data have been read."""
+
+    @abstractmethod
+    def matmul(self, W: Array) -> Array:
+        """``X @ W``."""
+
+    @abstractmethod
+    def rmatmul(self, H: Array) -> Array:
+        """``X.T @ H``."""
+
+    @abstractmethod
+    def sweep(self, W: Array, row_map: RowMap | None = None) -> Any:
+        """``X^T row_map(X W)`` in one pass over the rows.
+
+        ``row_map(Y, rows)`` gets some rows of XW and the slice they are, and returns as many rows of
+        H; or a tuple of H and quantities that the sweep sums over all rows and returns behind
+        ``X^T H``. None is the identity.
+        """
+
+    @abstractmethod
+    def row_norms(self) -> Array:
+        """``||X_i||`` for each row."""
+
+    @abstractmethod
+    def gram(self, weights: Array | None = None) -> Array:
+        """``X^T X``, or ``X^T Diag(weights) X``, a dense matrix: for few columns."""
+
+    @abstractmethod
+    def kernel(self) -> Array:
+        """``K = X X^T``, a dense matrix: for few rows."""
+
+    @abstractmethod
+    def asarray(self, values: Any) -> Array:
+        """A numpy array as an array of the data's kind, dtype and device."""
+
+    def __matmul__(self, W: Array) -> Array:
+        return self.matmul(W)
+
+    @property
+    def T(self) -> Operator:
+        """The transpose, one object; ``X.T.T is X``."""
+        return self.__dict__.setdefault("_transposed", Transposed(self))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(shape={self.shape}, dtype={self.dtype})"
+
+
+class Transposed(Operator):
+    """``X^T``. Its sweep needs X^T H finished before the first row: two passes over the rows of X."""
+
+    def __init__(self, X: Operator) -> None:
+        self.X = X
+        self.shape = (X.shape[1], X.shape[0])
+        self.dtype = X.dtype
+
+    @property
+    def passes(self) -> int:
+        return self.X.passes
+
+    @property
+    def T(self) -> Operator:
+        return self.X
+
+    def matmul(self, W: Array) -> Array:
+        return self.X.rmatmul(W)
+
+    def rmatmul(self, H: Array) -> Array:
+        return self.X.matmul(H)
+
+    def sweep(self, W: Array, row_map: RowMap | None = None) -> Any:
+        Y = self.X.rmatmul(W)
+        H, sums = split(row_map(Y, slice(0, self.shape[0]))) if row_map else (Y, ())
+        Z = self.X.matmul(H)
+        return (Z, *sums) if sums else Z
+
+    def row_norms(self) -> Array:
+        raise TypeError(
+            "the norms of the columns of X were asked for, which row blocks do not offer; "
+            "pass the transposed data itself"
+        )
+
+    def gram(self, weights: Array | None = None) -> Array:
+        if weights is not None:
+            raise TypeError("weights of the columns of X; pass the transposed data itself")
+        return self.X.kernel()
+
+    def kernel(self) -> Array:
+        return self.X.gram()
+
+    def asarray(self, values: Any) -> Array:
+        return self.X.asarray(values)

@@ -1,0 +1,184 @@
+"""Kernel data: the feature map Gamma of which only K = Gamma Gamma^* is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from ..linalg import Array
+from .base import Operator, RowMap, split
+from .rows import Blocks, Matrix, block_rows
+
+
+class Representer:
+    """``W = Gamma^T A``: a thin factor in feature space, by its coefficients A (Remark 2.1).
+
+    It carries K A once that is known, and every linear map of it finds its own from there, so that an
+    iteration costs one product with K.
+    """
+
+    def __init__(
+        self, operator: Kernel, coefficients: Array, image: Callable[[], Array] | None = None
+    ) -> None:
+        self.operator = operator
+        self.coefficients = coefficients
+        self._image: Callable[[], Array] | None = image
+        self._known: Array | None = None
+
+    @property
+    def image(self) -> Array:
+        """``Gamma W = K A``: through the images of the factors W was made from, or one product."""
+        if self._known is None:
+            self._known = self._image() if self._image else self.operator.K @ self.coefficients
+            self._image = None
+        return self._known
+
+    @property
+    def dtype(self) -> Any:
+        return self.coefficients.dtype
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return (self.operator.shape[1], self.coefficients.shape[1])
+
+    def cross(self, other: Representer) -> Array:
+        """``A^T K B``, from whichever image is known."""
+        if self._known is None and other._known is not None:
+            return self.coefficients.T @ other.image
+        return self.image.T @ other.coefficients
+
+    def inner(self, other: Representer) -> float:
+        """``<A, K B>``."""
+        if self._known is None and other._known is not None:
+            return other.inner(self)
+        return float(array_namespace(self.image).sum(self.image * other.coefficients))
+
+    def _linear(self, f: Callable[..., Array], *others: Representer) -> Representer:
+        factors = (self, *others)
+        return Representer(
+            self.operator,
+            f(*(W.coefficients for W in factors)),
+            lambda: f(*(W.image for W in factors)),
+        )
+
+    def __matmul__(self, M: Array) -> Representer:
+        return self._linear(lambda A: A @ M)
+
+    def __add__(self, other: Representer) -> Representer:
+        return self._linear(lambda A, B: A + B, other)
+
+    def __sub__(self, other: Representer) -> Representer:
+        return self._linear(lambda A, B: A - B, other)
+
+    def __mul__(self, scalar: float) -> Representer:
+        return self._linear(lambda A: A * scalar)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, scalar: float) -> Representer:
+        return self._linear(lambda A: A / scalar)
+
+    def __neg__(self) -> Representer:
+        return self._linear(lambda A: -A)
+
+
+class Kernel(Operator):
+    """Gamma, given K: products with W are products with K, and X^T H is ``Representer(H)``.
+
+    Parameters
+    ----------
+    K : operator
+        The symmetric N x N kernel matrix as anything with ``@``, ``todense`` and a count of passes:
+        see :meth:`from_matrix`, :meth:`from_function` and :meth:`linear`.
+    diagonal : callable
+        Returns the diagonal of K, asked for only where row norms are.
+    """
+
+    implicit = True
+
+    def __init__(self, K: Any, diagonal: Callable[[], Array]) -> None:
+        if K.shape[0] != K.shape[1]:
+            raise ValueError(f"K has shape {K.shape}; a kernel matrix is square")
+        self.K = K
+        self.shape = K.shape
+        self.dtype = K.dtype
+        self._diagonal = diagonal
+
+    @classmethod
+    def from_matrix(cls, K: Any) -> Kernel:
+        """K at hand."""
+        matrix = Matrix(K)
+        return cls(matrix, lambda: array_namespace(matrix.data).linalg.diagonal(matrix.data))
+
+    @classmethod
+    def from_function(cls, kernel: Callable[[Any, Any], Any], X: Any) -> Kernel:
+        """``K_ij = kernel(X_i, X_j)``, computed block by block in each pass, never stored."""
+        N = X.shape[0]
+        step = block_rows(N, 8)
+        slices = [slice(i, min(i + step, N)) for i in range(0, N, step)]
+
+        def diagonal() -> Array:
+            chunks = [X[i : i + 64] for i in range(0, N, 64)]
+            return np.concatenate([np.diagonal(kernel(chunk, chunk)) for chunk in chunks])
+
+        K = Blocks(
+            [lambda rows=rows: kernel(X[rows], X) for rows in slices],
+            shapes=[(rows.stop - rows.start, N) for rows in slices],
+            dtype=np.asarray(kernel(X[:1], X[:1])).dtype,
+        )
+        return cls(K, diagonal)
+
+    @classmethod
+    def linear(cls, X: Operator) -> Kernel:
+        """``K = X X^T``, as two products with X, never formed."""
+        return cls(_Outer(X), lambda: X.row_norms() ** 2)
+
+    @property
+    def passes(self) -> int:
+        return self.K.passes
+
+    def matmul(self, W: Representer) -> Array:
+        return W.image
+
+    def rmatmul(self, H: Array) -> Representer:
+        return Representer(self, H)
+
+    def sweep(self, W: Representer, row_map: RowMap | None = None) -> Any:
+        Y = W.image
+        H, sums = split(row_map(Y, slice(0, self.shape[0]))) if row_map else (Y, ())
+        return (Representer(self, H), *sums) if sums else Representer(self, H)
+
+    def row_norms(self) -> Array:
+        diagonal = self._diagonal()
+        xp = array_namespace(diagonal)
+        return xp.sqrt(xp.clip(diagonal, 0.0, None))
+
+    def gram(self, weights: Array | None = None) -> Array:
+        raise TypeError("X^T X of a kernel lives in feature space; use kernel(), which is K")
+
+    def kernel(self) -> Array:
+        return self.K.todense()
+
+    def asarray(self, values: Any) -> Array:
+        return self.K.asarray(values)
+
+
+class _Outer:
+    """``X X^T``, never formed in a product."""
+
+    def __init__(self, X: Operator) -> None:
+        self.X = X
+        self.shape = (X.shape[0], X.shape[0])
+        self.dtype = X.dtype
+        self.asarray = X.asarray
+        self.todense = X.kernel
+
+    @property
+    def passes(self) -> int:
+        return self.X.passes
+
+    def __matmul__(self, H: Array) -> Array:
+        return self.X.T.sweep(H)

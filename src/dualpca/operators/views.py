@@ -1,0 +1,118 @@
+"""Views of an operator: centred rows, weighted rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..linalg import Array, cross, gram, namespace
+from .base import Operator, RowMap, split
+
+
+class _View(Operator):
+    """What every view passes on to the operator below it."""
+
+    def __init__(self, X: Operator) -> None:
+        self.X = X
+        self.shape = X.shape
+        self.dtype = X.dtype
+        self.implicit = X.implicit
+
+    @property
+    def passes(self) -> int:
+        return self.X.passes
+
+    def asarray(self, values: Any) -> Array:
+        return self.X.asarray(values)
+
+
+class Centered(_View):
+    """``X - 1 c^T``: a rank-one correction, so sparse data stays sparse and a kernel stays a kernel.
+
+    Parameters
+    ----------
+    X : Operator
+    center : thin factor with one column
+        c, in the space of the rows: a ``d x 1`` array, or an implicit one for a kernel.
+    total : thin factor with one column, optional
+        ``X^T 1`` where it is known (N c for the mean); else :meth:`gram` takes a pass to find it.
+    """
+
+    def __init__(self, X: Operator, center: Array, total: Array | None = None) -> None:
+        super().__init__(X)
+        self.center = center
+        self._total = total
+
+    def matmul(self, W: Array) -> Array:
+        return self.X.matmul(W) - cross(self.center, W)
+
+    def rmatmul(self, H: Array) -> Array:
+        total = namespace(H).sum(H, axis=0, keepdims=True)
+        return self.X.rmatmul(H) - self.center @ total
+
+    def sweep(self, W: Array, row_map: RowMap | None = None) -> Any:
+        shift = cross(self.center, W)
+
+        def centred(Y: Array, rows: slice) -> tuple[Any, ...]:
+            H, sums = split(row_map(Y - shift, rows)) if row_map else (Y - shift, ())
+            return (H, *sums, namespace(H).sum(H, axis=0, keepdims=True))
+
+        Z, *sums, total = self.X.sweep(W, centred)
+        Z = Z - self.center @ total
+        return (Z, *sums) if sums else Z
+
+    def row_norms(self) -> Array:
+        projection = self.X.matmul(self.center)[:, 0]
+        norms = self.X.row_norms()
+        xp = namespace(norms)
+        square = norms**2 - 2 * projection + gram(self.center)[0, 0]
+        return xp.sqrt(xp.clip(square, 0.0, None))
+
+    def gram(self, weights: Array | None = None) -> Array:
+        c, s = self.center, self._total
+        w = self.asarray(np.ones(self.shape[0])) if weights is None else weights
+        if s is None or weights is not None:
+            s = self.X.rmatmul(w[:, None])
+        mass = float(namespace(w).sum(w))
+        return self.X.gram(weights) - c @ s.T - s @ c.T + mass * (c @ c.T)
+
+    def kernel(self) -> Array:
+        projection = self.X.matmul(self.center)
+        return self.X.kernel() - projection - projection.T + gram(self.center)
+
+
+class Weighted(_View):
+    """``Diag(b) X``: rows scaled by b, the B of the paper's IRLS (Appendix D)."""
+
+    def __init__(self, X: Operator, b: Array) -> None:
+        super().__init__(X)
+        self.b = b
+
+    def _scale(self, Y: Array, rows: slice = slice(None)) -> Array:
+        return self.b[rows][:, None] * Y
+
+    def matmul(self, W: Array) -> Array:
+        return self._scale(self.X.matmul(W))
+
+    def rmatmul(self, H: Array) -> Array:
+        return self.X.rmatmul(self._scale(H))
+
+    def sweep(self, W: Array, row_map: RowMap | None = None) -> Any:
+        def weighted(Y: Array, rows: slice) -> Any:
+            Y = self._scale(Y, rows)
+            H, sums = split(row_map(Y, rows)) if row_map else (Y, ())
+            H = self._scale(H, rows)
+            return (H, *sums) if sums else H
+
+        return self.X.sweep(W, weighted)
+
+    def row_norms(self) -> Array:
+        return namespace(self.b).abs(self.b) * self.X.row_norms()
+
+    def gram(self, weights: Array | None = None) -> Array:
+        b2 = self.b**2
+        return self.X.gram(b2 if weights is None else b2 * weights)
+
+    def kernel(self) -> Array:
+        return self._scale(self._scale(self.X.kernel()).T)

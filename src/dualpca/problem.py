@@ -1,0 +1,84 @@
+"""``minimize G(W) - F(X W)`` and its Toland dual."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .functions import Function
+from .linalg import Array, orthonormalize
+from .operators import Operator
+
+__all__ = ["DCProblem"]
+
+
+@dataclass(frozen=True)
+class DCProblem:
+    """``minimize G(W) - F(X W)`` (P); its ``dual`` is ``F*(H) - G*(X^T H)`` (D), Proposition 2.3.
+
+    Parameters
+    ----------
+    G, F : Function
+        Closed proper convex functions.
+    X : Operator
+        The data. On a kernel operator, where W is the implicit Gamma^T A, G must be unitarily
+        invariant (Proposition 3.5).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca import DCProblem, HalfSquare, Ball, Lp, Spectral, as_operator
+    >>> X = as_operator(np.diag([3.0, 2.0, 1.0]))
+    >>> problem = DCProblem(Spectral(Ball(Lp(np.inf))), HalfSquare(Lp(2)), X)
+    >>> problem.objective(np.eye(3)[:, :2])
+    -6.5
+    >>> problem.dual.objective(np.diag([3.0, 2.0, 1.0])[:, :2])
+    -6.5
+    """
+
+    G: Function
+    F: Function
+    X: Operator
+    _dual: Any = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for letter, function, operator in (("G", self.G, self.X), ("F", self.F, self.X.T)):
+            if operator.implicit and not function.unitarily_invariant:
+                raise ValueError(
+                    f"{letter}={function!r} is not unitarily invariant, so this problem has no kernel "
+                    "version here (Proposition 3.5, kernelizability for unitarily invariant G); "
+                    "write it as Spectral(...), or use the data instead of a kernel"
+                )
+
+    @property
+    def dual(self) -> DCProblem:
+        """``minimize F*(H) - G*(X^T H)``; the dual of the dual is this problem."""
+        if self._dual is not None:
+            return self._dual
+        return DCProblem(self.F.conjugate, self.G.conjugate, self.X.T, self)
+
+    def objective(self, W: Array) -> float:
+        """``G(W) - F(XW)``."""
+        return self.G(W) - self.F(self.X @ W)
+
+    def pullback(self, W: Array) -> tuple[float, Array]:
+        """``F(XW)`` and ``Z = X^T dF(XW)``, in as few passes as F allows."""
+        return self.F.pullback(self.X, W)
+
+    def to_dual(self, W: Array) -> Array:
+        """``H in dF(XW)``, a dual solution where W is a primal one (Proposition 2.3)."""
+        return self.F.subgradient(self.X @ W)
+
+    def to_primal(self, H: Array) -> Array:
+        """``W in dG*(X^T H)``, a primal solution where H is a dual one (Proposition 2.3)."""
+        return self.G.conjugate.subgradient(self.X.T @ H)
+
+    def start(self, s: int, random_state: Any = None) -> Array:
+        """A random W with s columns, orthonormal, scaled into the domain of G."""
+        rng = np.random.default_rng(random_state)
+        rows = self.X.shape[0] if self.X.implicit else self.X.shape[1]
+        W = self.X.asarray(rng.standard_normal((rows, s)))
+        W = orthonormalize(self.X.T @ W if self.X.implicit else W)
+        return W if self.G(W) < np.inf else self.G.prox(W, 1.0)

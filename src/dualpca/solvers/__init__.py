@@ -1,0 +1,24 @@
+"""Solvers: iterators over problems; stopping, tracing and progress live in :func:`solve`."""
+
+from .base import Iterate, Point, Solver
+from .dca import DCA, IRLS, SimultaneousIteration
+from .proximal import ProximalGradient, ZeroFPR
+from .ritz import Ritz, rayleigh_ritz
+from .solve import SOLVERS, Record, Result, solve
+
+__all__ = [
+    "DCA",
+    "IRLS",
+    "SOLVERS",
+    "Iterate",
+    "Point",
+    "ProximalGradient",
+    "Record",
+    "Result",
+    "Ritz",
+    "SimultaneousIteration",
+    "Solver",
+    "ZeroFPR",
+    "rayleigh_ritz",
+    "solve",
+]

@@ -1,0 +1,72 @@
+"""What a solver yields: points that know F(XW) and X^T dF(XW), evaluated once, when asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from ..linalg import Array, residual
+from ..problem import DCProblem
+
+
+class Point:
+    """W with its pullback, lazily: whoever asks first, the test or the next step, pays for it."""
+
+    def __init__(self, problem: DCProblem, W: Array) -> None:
+        self.problem = problem
+        self.W = W
+
+    @cached_property
+    def _image(self) -> tuple[float, Array]:
+        """``F(XW)`` and ``H in dF(XW)``, which solves the dual where W solves the problem."""
+        return self.problem.F.value_and_subgradient(self.problem.X @ self.W)
+
+    @cached_property
+    def pullback(self) -> tuple[float, Array]:
+        """``F(XW)`` and ``Z = X^T dF(XW)``."""
+        if self.problem.F.one_pass:
+            return self.problem.pullback(self.W)
+        value, H = self._image
+        return value, self.problem.X.T @ H
+
+    @property
+    def F(self) -> float:
+        return self.pullback[0]
+
+    @property
+    def Z(self) -> Array:
+        return self.pullback[1]
+
+    @property
+    def objective(self) -> float:
+        """``G(W) - F(XW)``."""
+        return self.problem.G(self.W) - self.F
+
+    @cached_property
+    def residual(self) -> float:
+        """``||Z - W W^T Z||_F / ||Z||_F`` with W orthonormal; of a dual variable, that of its image.
+
+        Where F is not a function of the rows of XW, as in every dual of the catalogue, W is a dual
+        variable: its image ``dF(XW)`` solves the dual of this problem, and is tested there.
+        """
+        problem = self.problem
+        if problem.F.one_pass or not problem.dual.F.one_pass:
+            return residual(self.W, self.Z)
+        # The image H has X^T H = Z, so its own Z is one product away.
+        return residual(self._image[1], problem.X @ problem.dual.F.subgradient(self.Z))
+
+
+@dataclass(frozen=True)
+class Iterate:
+    """One iterate, and the paper's own stopping quantity max|W - prox|/gamma where there is one."""
+
+    point: Point
+    fixed_point: float | None = None
+
+
+class Solver(Protocol):
+    """Frozen options; called with a problem and a start, an endless iterator of iterates."""
+
+    def __call__(self, problem: DCProblem, W: Array) -> Iterator[Iterate]: ...

@@ -1,0 +1,172 @@
+"""Proximal gradient and ZeroFPR on ``f + G`` with ``f(W) = -F(XW)``, gradient ``-Z``.
+
+They behave as the reference implementation that the paper used (ProximalAlgorithms.jl 0.7): the same
+first step, the same adaptive halving, the same line search and the same stopping quantity.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..linalg import Array, inner, is_implicit, max_abs, namespace, norm
+from ..problem import DCProblem
+from .base import Iterate, Point
+
+__all__ = ["ProximalGradient", "ZeroFPR"]
+
+
+def _eps(W: Array) -> float:
+    array = W.coefficients if is_implicit(W) else W
+    return float(namespace(array).finfo(array.dtype).eps)
+
+
+def _first_step(point: Point) -> float:
+    """1/L0 with ``L0 = ||grad f(W + 1) - grad f(W)||_F / ||1||_F``, 1 being added to every entry."""
+    W = point.W
+    if is_implicit(W):
+        array = W.coefficients
+        ones = point.problem.X.T @ (namespace(array).ones_like(array))
+    else:
+        ones = namespace(W).ones_like(W)
+    shifted = Point(point.problem, W + ones)
+    L0 = norm(shifted.Z - point.Z) / norm(ones)
+    return 1 / L0 if L0 > 0 else 1.0
+
+
+class _Step:
+    """A forward-backward step from ``point``: its prox point, gamma and the model of f there."""
+
+    def __init__(self, point: Point, gamma: float, alpha: float) -> None:
+        self.point, self.gamma, self.alpha = point, gamma, alpha
+        problem = point.problem
+        self.bar = Point(problem, problem.G.prox(point.W + gamma * point.Z, gamma))
+        self.gap = point.W - self.bar.W
+
+    @property
+    def fixed_point(self) -> float:
+        return max_abs(self.gap) / self.gamma
+
+    @property
+    def model(self) -> float:
+        """``f(W) + <grad f(W), bar - W> + alpha/(2 gamma) ||bar - W||^2``."""
+        quadratic = self.alpha / (2 * self.gamma) * norm(self.gap) ** 2
+        return -self.point.F + inner(self.point.Z, self.gap) + quadratic
+
+    @property
+    def envelope(self) -> float:
+        """The forward-backward envelope at W; G vanishes or is finite at a prox point."""
+        return self.model + self.point.problem.G(self.bar.W)
+
+    def backtrack(self, minimum: float) -> _Step:
+        """Halve gamma until f(bar) is below the model."""
+        step = self
+        while (
+            -step.bar.F > step.model + 10 * _eps(step.point.W) * (1 + abs(step.bar.F))
+            and step.gamma >= minimum
+        ):
+            step = _Step(step.point, step.gamma / 2, step.alpha)
+        return step
+
+
+@dataclass(frozen=True)
+class ProximalGradient:
+    """``W = prox_{gamma G}(W + gamma X^T dF(XW))`` (Section 5; forward-backward splitting).
+
+    Parameters
+    ----------
+    gamma : float, optional
+        The step, kept fixed; by default 1/L0 of the first point, halved where descent fails. The
+        concave f of the paper's formulations never asks for a halving.
+    minimum_gamma : float
+        No halving below this.
+    """
+
+    gamma: float | None = None
+    minimum_gamma: float = 1e-7
+
+    def __call__(self, problem: DCProblem, W: Array) -> Iterator[Iterate]:
+        point = Point(problem, W)
+        gamma = _first_step(point) if self.gamma is None else self.gamma
+        while True:
+            step = _Step(point, gamma, 1.0)
+            yield Iterate(step.bar, step.fixed_point)
+            if self.gamma is None:
+                step = step.backtrack(self.minimum_gamma)
+            point, gamma = step.bar, step.gamma
+
+
+@dataclass(frozen=True)
+class ZeroFPR:
+    """Quasi-Newton steps on the forward-backward envelope (Themelis, Stella, Patrinos 2018).
+
+    Parameters
+    ----------
+    gamma : float, optional
+        The step, kept fixed; by default alpha/L0, halved where descent fails.
+    alpha, beta : float
+        Safety factor of the step, and of the decrease that the line search asks for.
+    memory : int
+        Pairs of the L-BFGS direction, kept only if <s, y> > 0.
+    max_backtracks : int
+        Halvings of the line search; the last try is the plain proximal-gradient point.
+    minimum_gamma : float
+        No halving of gamma below this.
+    """
+
+    gamma: float | None = None
+    alpha: float = 0.95
+    beta: float = 0.5
+    memory: int = 5
+    max_backtracks: int = 20
+    minimum_gamma: float = 1e-7
+
+    def __call__(self, problem: DCProblem, W: Array) -> Iterator[Iterate]:
+        point = Point(problem, W)
+        gamma = self.alpha * _first_step(point) if self.gamma is None else self.gamma
+        step = _Step(point, gamma, self.alpha)
+        pairs: deque[tuple[Array, Array]] = deque(maxlen=self.memory)
+        previous: tuple[Array, Array] | None = None
+        while True:
+            yield Iterate(step.bar, step.fixed_point)
+            if self.gamma is None:
+                shorter = step.backtrack(self.minimum_gamma)
+                if shorter.gamma != step.gamma:
+                    pairs.clear()
+                step = shorter
+            gap = _Step(step.bar, step.gamma, self.alpha).gap
+            if previous is not None:
+                s, y = step.bar.W - previous[0], gap - previous[1]
+                if inner(s, y) > 0:
+                    pairs.append((s, y))
+            previous = (step.bar.W, gap)
+            step = self._line_search(step, -_lbfgs(pairs, gap))
+
+    def _line_search(self, step: _Step, direction: Array) -> _Step:
+        envelope = step.envelope
+        decrease = self.beta * (0.5 / step.gamma) * (1 - self.alpha) * norm(step.gap) ** 2
+        threshold = envelope - decrease + 10 * _eps(step.point.W) * (1 + abs(envelope))
+        bar, tau = step.bar, 1.0
+        for k in range(1, self.max_backtracks + 1):
+            point = Point(bar.problem, bar.W + tau * direction) if tau else bar
+            trial = _Step(point, step.gamma, self.alpha)
+            if trial.envelope <= threshold:
+                break
+            tau = 0.0 if k >= self.max_backtracks - 1 else tau / 2
+        return trial
+
+
+def _lbfgs(pairs: deque[tuple[Array, Array]], v: Array) -> Array:
+    """The inverse Hessian estimate of L-BFGS times v, by the two-loop recursion."""
+    coefficients = []
+    for s, y in reversed(pairs):
+        a = inner(s, v) / inner(s, y)
+        coefficients.append(a)
+        v = v - a * y
+    if pairs:
+        s, y = pairs[-1]
+        v = (inner(s, y) / inner(y, y)) * v
+    for (s, y), a in zip(pairs, reversed(coefficients), strict=True):
+        v = v + (a - inner(y, v) / inner(s, y)) * s
+    return v

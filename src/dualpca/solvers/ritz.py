@@ -1,0 +1,43 @@
+"""From any basis to ordered components: Rayleigh-Ritz with deterministic signs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..linalg import Array, eigh, fix_signs, namespace, norm, orthonormalize
+from ..operators import Operator
+
+__all__ = ["Ritz", "rayleigh_ritz"]
+
+
+@dataclass(frozen=True)
+class Ritz:
+    """Ritz vectors V (columns, decreasing order), values theta of X^T X, and the residual there."""
+
+    V: Array
+    theta: Array
+    residual: float
+
+
+def rayleigh_ritz(X: Operator, W: Array) -> Ritz:
+    """``W^T X^T X W = P Theta P^T; V = W P``, the eigenbasis that DCA leaves open (Section 6).
+
+    One pass over the data, for explicit W. The small matrix is accumulated from XW in float64, so
+    that float32 data loses nothing to squaring. ``residual`` is ``||X^T X V - V Theta||_F`` relative
+    to ``||X^T X V||_F``: what ``tol`` speaks of.
+    """
+    Q = orthonormalize(W)
+    xp = namespace(Q)
+
+    def row_map(Y: Array, rows: slice) -> tuple[Array, Array]:
+        wide = xp.astype(Y, xp.float64, copy=False)
+        return Y, wide.T @ wide
+
+    Z, S = X.sweep(Q, row_map)
+    theta, P = eigh(S)
+    theta = xp.astype(xp.clip(theta, 0.0, None), Q.dtype, copy=False)
+    P = xp.astype(P, Q.dtype, copy=False)
+    V, Z = Q @ P, Z @ P
+    size = norm(Z)
+    residual = norm(Z - V * theta[None, :]) / size if size > 0 else 0.0
+    return Ritz(V * fix_signs(V)[None, :], theta, residual)

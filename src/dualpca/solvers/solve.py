@@ -1,0 +1,234 @@
+"""One ``solve``: it owns stopping, tracing and progress."""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sklearn.exceptions import ConvergenceWarning
+
+from ..linalg import Array, is_implicit, orthonormalize
+from ..problem import DCProblem
+from .base import Iterate, Solver
+from .dca import DCA, IRLS, SimultaneousIteration
+from .proximal import ProximalGradient, ZeroFPR
+
+__all__ = ["SOLVERS", "Record", "Result", "solve"]
+
+#: The solvers of DC problems by name, with their default options.
+SOLVERS: dict[str, Solver] = {
+    "dca": DCA(),
+    "proximal_gradient": ProximalGradient(),
+    "zerofpr": ZeroFPR(),
+    "simultaneous": SimultaneousIteration(),
+    "irls": IRLS(),
+}
+
+
+@dataclass(frozen=True)
+class Record:
+    """One line of a trace."""
+
+    iteration: int
+    passes: int
+    seconds: float
+    residual: float | None
+    fixed_point: float | None
+    objective: float | None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What :func:`solve` found, and at what accuracy and cost."""
+
+    W: Array
+    iterations: int
+    passes: int
+    converged: bool
+    residual: float
+    trace: tuple[Record, ...]
+    problem: DCProblem
+
+    @property
+    def objective(self) -> float:
+        """``G(W) - F(XW)``: one more pass."""
+        return self.problem.objective(self.W)
+
+
+def as_solver(solver: str | Solver) -> Solver:
+    """A solver by name, or as given."""
+    if not isinstance(solver, str):
+        return solver
+    if solver not in SOLVERS:
+        raise ValueError(f"solver={solver!r} is unknown; choose one of {', '.join(SOLVERS)}")
+    return SOLVERS[solver]
+
+
+def solve(
+    problem: DCProblem,
+    solver: str | Solver = "dca",
+    W0: Array | None = None,
+    *,
+    s: int | None = None,
+    tol: float = 1e-4,
+    max_iter: int = 1000,
+    stop: str = "residual",
+    random_state: Any = None,
+    trace: bool = False,
+    callback: Callable[[Record], None] | None = None,
+    progress: bool = False,
+) -> Result:
+    """Minimise a DC problem until the residual is at most ``tol``.
+
+    Parameters
+    ----------
+    problem : DCProblem
+    solver : str or solver
+        A key of :data:`SOLVERS`, or one with options of your own, such as ``ZeroFPR(memory=10)``.
+    W0 : array, optional
+        The start; its columns are completed to full rank. By default random and orthonormal, with
+        ``s`` columns.
+    s : int, optional
+        The number of columns, where ``W0`` is not given.
+    tol : float
+        Stop when ``||Z - W W^T Z||_F / ||Z||_F <= tol`` with ``Z = X^T dF(XW)`` and W orthonormal:
+        the same for every solver and formulation, whatever the scale of the data or the step.
+    max_iter : int
+        Give up, with a ConvergenceWarning, after so many iterations.
+    stop : {"residual", "paper"}
+        "paper" stops as the paper's experiments do, when ``max|W - prox|/gamma <= tol``; that depends
+        on the step, the scale and the formulation.
+    random_state : int, Generator or None
+        The seed of the random start.
+    trace : bool
+        Record the residual and the objective of every iterate (the objective costs small work).
+    callback : callable, optional
+        Called with each :class:`Record`.
+    progress : bool
+        Show a line on standard error.
+
+    Returns
+    -------
+    Result
+
+    Notes
+    -----
+    DCA on a dual problem runs as DCA on its primal, whose iterates it shares (Proposition 2.5):
+    the primal step takes one pass over row blocks where the dual one takes two.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca import formulation, solve
+    >>> result = solve(formulation("n", np.diag([3.0, 2.0, 1.0])), s=1, tol=1e-8, random_state=0)
+    >>> result.converged, round(result.objective, 6)
+    (True, -3.0)
+    """
+    _check(problem, W0, s, tol, max_iter, stop)
+    solver = as_solver(solver)
+    if W0 is None:
+        assert s is not None
+        W0 = problem.start(s, random_state)
+    elif not is_implicit(W0):
+        W0 = _complete(W0)
+    if isinstance(solver, DCA) and not problem.F.one_pass and problem.dual.F.one_pass:
+        result = solve(
+            problem.dual,
+            solver,
+            problem.to_dual(W0),
+            tol=tol,
+            max_iter=max_iter,
+            stop=stop,
+            trace=trace,
+            callback=callback,
+            progress=progress,
+        )
+        return replace(result, W=problem.dual.to_dual(result.W), problem=problem)
+
+    begun, passes = time.perf_counter(), problem.X.passes
+    records: list[Record] = []
+    iterate: Iterate
+    converged = False
+    for iteration, iterate in enumerate(solver(problem, W0), start=1):  # noqa: B007
+        if stop == "residual":
+            converged = iterate.point.residual <= tol
+        elif iterate.fixed_point is None:
+            raise ValueError(f"stop='paper' needs a proximal step, which {solver!r} has not")
+        else:
+            converged = iterate.fixed_point <= tol
+        if trace or callback or progress:
+            record = Record(
+                iteration,
+                problem.X.passes - passes,
+                time.perf_counter() - begun,
+                iterate.point.residual if trace or stop == "residual" else None,
+                iterate.fixed_point,
+                iterate.point.objective if trace else None,
+            )
+            records.append(record)
+            if callback:
+                callback(record)
+            if progress:
+                _show(record, tol)
+        if converged or iteration >= max_iter:
+            break
+    if progress:
+        sys.stderr.write("\n")
+    used = problem.X.passes - passes
+    residual = iterate.point.residual
+    if not converged:
+        warnings.warn(
+            f"{type(solver).__name__} stopped at max_iter={max_iter} with a residual of "
+            f"{residual:.1e}, above tol={tol:.1e}; raise max_iter or tol",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return Result(
+        iterate.point.W,
+        iteration,
+        used,
+        converged,
+        residual,
+        tuple(records if trace else ()),
+        problem,
+    )
+
+
+def _complete(W: Array) -> Array:
+    """W as it is where it has full rank; else an orthonormal basis that contains its columns' span."""
+    from ..linalg import namespace, singular_values
+
+    sigma = singular_values(W)
+    floor = namespace(sigma).finfo(sigma.dtype).eps * max(W.shape) * float(sigma[0])
+    return W if float(sigma[-1]) > floor else orthonormalize(W)
+
+
+def _check(
+    problem: DCProblem, W0: Array | None, s: int | None, tol: float, max_iter: int, stop: str
+) -> None:
+    limit = problem.X.shape[1]
+    if W0 is None and s is None:
+        raise ValueError("neither W0 nor s was given; pass s=number of columns, or a start W0")
+    if W0 is None and not 1 <= s <= limit:  # type: ignore[operator]
+        raise ValueError(f"s={s} is out of range; choose 1 <= s <= {limit}")
+    if W0 is not None and W0.shape[0] != limit:
+        raise ValueError(f"W0 has {W0.shape[0]} rows where the problem's variable has {limit}")
+    if not tol >= 0:
+        raise ValueError(f"tol={tol} must be a number >= 0, such as 1e-4")
+    if max_iter < 1:
+        raise ValueError(f"max_iter={max_iter} must be at least 1")
+    if stop not in ("residual", "paper"):
+        raise ValueError(f"stop={stop!r} is unknown; choose 'residual' or 'paper'")
+
+
+def _show(record: Record, tol: float) -> None:
+    size = record.residual if record.residual is not None else record.fixed_point
+    sys.stderr.write(
+        f"\riteration {record.iteration}  passes {record.passes}  residual {size:.2e} (tol {tol:.0e})"
+        f"  {record.seconds:.1f} s"
+    )
+    sys.stderr.flush()
