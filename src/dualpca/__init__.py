@@ -1,5 +1,10 @@
-"""Principal component analysis through difference-of-convex duality."""
+"""Principal component analysis through difference-of-convex duality.
 
+The mathematics layer speaks the paper's letters: functions, operators, ``DCProblem``,
+``FORMULATIONS`` and ``solve``. The estimators speak scikit-learn's words: ``PCA`` and ``KernelPCA``.
+"""
+
+from .estimators import PCA, KernelPCA
 from .formulations import CLASSICAL, FORMULATIONS, formulation, optimal_value
 from .functions import Ball, Function, HalfSquare, KyFan, KyFanDual, Lp, Norm, Power, Spectral
 from .losses import RowHyperbola, RowSemicircle
@@ -8,6 +13,7 @@ from .problem import DCProblem
 from .solvers import (
     DCA,
     IRLS,
+    SOLVERS,
     ProximalGradient,
     Result,
     SimultaneousIteration,
@@ -17,3 +23,41 @@ from .solvers import (
 )
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "CLASSICAL",
+    "DCA",
+    "FORMULATIONS",
+    "IRLS",
+    "PCA",
+    "SOLVERS",
+    "Ball",
+    "Blocks",
+    "Centered",
+    "DCProblem",
+    "Function",
+    "HalfSquare",
+    "Kernel",
+    "KernelPCA",
+    "KyFan",
+    "KyFanDual",
+    "Lp",
+    "Matrix",
+    "Norm",
+    "Operator",
+    "Power",
+    "ProximalGradient",
+    "Result",
+    "RowHyperbola",
+    "RowSemicircle",
+    "SimultaneousIteration",
+    "Spectral",
+    "Weighted",
+    "ZeroFPR",
+    "as_operator",
+    "centered",
+    "formulation",
+    "optimal_value",
+    "rayleigh_ritz",
+    "solve",
+]

@@ -77,4 +77,4 @@ def centered(X: Operator) -> Operator:
     limit = 4.0 if "float32" in str(X.dtype) else 1e3
     if offset > limit * max(energy - offset, 0.0) and not X.sparse:
         return Shifted(X, column)
-    return Centered(X, column, column * float(N))
+    return Centered(X, column, column * float(N), max(energy - offset, 0.0))

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
+from array_api_compat import array_namespace
+
 from ..linalg import Array
 
 RowMap = Callable[[Array, slice], Any]
@@ -55,6 +57,12 @@ class Operator(ABC):
     def row_norms(self) -> Array:
         """``||X_i||`` for each row."""
 
+    def energy(self) -> float:
+        """``||X||_F^2``."""
+        norms = self.row_norms()
+        xp = array_namespace(norms)
+        return float(xp.sum(xp.astype(norms, xp.float64, copy=False) ** 2))
+
     @abstractmethod
     def gram(self, weights: Array | None = None) -> Array:
         """``X^T X``, or ``X^T Diag(weights) X``, a dense matrix: for few columns."""
@@ -62,6 +70,10 @@ class Operator(ABC):
     @abstractmethod
     def kernel(self) -> Array:
         """``K = X X^T``, a dense matrix: for few rows."""
+
+    def todense(self) -> Array:
+        """X as one dense array."""
+        raise TypeError(f"{self!r} is not held as one dense array")
 
     @abstractmethod
     def asarray(self, values: Any) -> Array:

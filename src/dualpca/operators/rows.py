@@ -33,6 +33,14 @@ def as_float(data: Any) -> Any:
     return xp.astype(data, xp.float64)
 
 
+def as_float64(block: Any) -> Any:
+    """The block in float64."""
+    if sp.issparse(block):
+        return block.astype(np.float64, copy=False)
+    xp = array_namespace(block)
+    return xp.astype(block, xp.float64, copy=False)
+
+
 class RowBlocked(Operator):
     """An operator that is read as row blocks, each once per pass."""
 
@@ -87,16 +95,23 @@ class RowBlocked(Operator):
         parts = [_moments(block) for _, block in self._read()]
         return sum_up(p[0] for p in parts), sum(p[1] for p in parts)
 
+    def energy(self) -> float:
+        return self.column_sums()[1]
+
     def gram(self, weights: Array | None = None) -> Array:
-        return sum_up(
-            dense(block.T @ (block if weights is None else scale_rows(block, weights[rows])))
-            for rows, block in self._read()
-        )
+        """``X^T X`` or ``X^T Diag(weights) X``, summed in float64: squaring costs half the digits."""
+
+        def part(block: Any, rows: slice) -> Array:
+            wide = as_float64(block)
+            return dense(wide.T @ (wide if weights is None else scale_rows(wide, weights[rows])))
+
+        return sum_up(part(block, rows) for rows, block in self._read())
 
     def kernel(self) -> Array:
         strips = []
         for _, block in self._read():
-            parts = [dense(block @ other.T) for _, other in self._read()]
+            wide = as_float64(block)
+            parts = [dense(wide @ as_float64(other).T) for _, other in self._read()]
             strips.append(
                 parts[0] if len(parts) == 1 else array_namespace(*parts).concat(parts, axis=1)
             )
@@ -144,7 +159,7 @@ class Matrix(RowBlocked):
         step = N
         if not self.sparse and is_numpy_array(self.data):
             step = block_rows(d, self.data.itemsize)
-        if N <= step:
+        if step >= N:
             yield slice(0, N), self.data
             return
         for start in range(0, N, step):
@@ -159,15 +174,8 @@ class Matrix(RowBlocked):
         self._counter[0] += 1
         return self.data.T @ H
 
-    def gram(self, weights: Array | None = None) -> Array:
-        if weights is not None:
-            return super().gram(weights)
-        self._counter[0] += 1
-        return dense(self.data.T @ self.data)
-
     def kernel(self) -> Array:
-        self._counter[0] += 1
-        return dense(self.data @ self.data.T)
+        return self.T.gram()
 
     def asarray(self, values: Any) -> Array:
         if self.sparse:
@@ -256,7 +264,9 @@ def dense(S: Any) -> Any:
 
 def scale_rows(block: Any, weights: Array) -> Any:
     """``Diag(weights) block``."""
-    return sp.diags_array(weights) @ block if sp.issparse(block) else weights[:, None] * block
+    if sp.issparse(block):
+        return sp.diags_array(weights) @ block
+    return array_namespace(block).astype(weights, block.dtype, copy=False)[:, None] * block
 
 
 def _row_norms(block: Any) -> Array:
@@ -270,6 +280,6 @@ def _moments(block: Any) -> tuple[Array, float]:
     if sp.issparse(block):
         data = np.asarray(block.data, dtype=np.float64)
         return np.asarray(block.sum(axis=0, dtype=np.float64)).ravel(), float(data @ data)
-    xp = array_namespace(block)
-    wide = xp.astype(block, xp.float64, copy=False)
+    wide = as_float64(block)
+    xp = array_namespace(wide)
     return xp.sum(wide, axis=0), float(xp.sum(wide * wide))

@@ -37,12 +37,24 @@ class Centered(_View):
         c, in the space of the rows: a ``d x 1`` array, or an implicit one for a kernel.
     total : thin factor with one column, optional
         ``X^T 1`` where it is known (N c for the mean); else :meth:`gram` takes a pass to find it.
+    energy : float, optional
+        ``||X - 1 c^T||_F^2`` where it is known.
     """
 
-    def __init__(self, X: Operator, center: Array, total: Array | None = None) -> None:
+    def __init__(
+        self,
+        X: Operator,
+        center: Array,
+        total: Array | None = None,
+        energy: float | None = None,
+    ) -> None:
         super().__init__(X)
         self.center = center
         self._total = total
+        self._energy = energy
+
+    def energy(self) -> float:
+        return super().energy() if self._energy is None else self._energy
 
     def matmul(self, W: Array) -> Array:
         return self.X.matmul(W) - cross(self.center, W)
@@ -61,6 +73,9 @@ class Centered(_View):
         Z, *sums, total = self.X.sweep(W, centred)
         Z = Z - self.center @ total
         return (Z, *sums) if sums else Z
+
+    def todense(self) -> Array:
+        return self.X.todense() - self.center.T
 
     def row_norms(self) -> Array:
         projection = self.X.matmul(self.center)[:, 0]

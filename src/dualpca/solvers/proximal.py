@@ -63,7 +63,7 @@ class _Step:
         """Halve gamma until f(bar) is below the model."""
         step = self
         while (
-            -step.bar.F > step.model + 10 * _eps(step.point.W) * (1 + abs(step.bar.F))
+            step.model + 10 * _eps(step.point.W) * (1 + abs(step.bar.F)) < -step.bar.F
             and step.gamma >= minimum
         ):
             step = _Step(step.point, step.gamma / 2, step.alpha)

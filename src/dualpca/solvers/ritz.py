@@ -33,7 +33,11 @@ def rayleigh_ritz(X: Operator, W: Array) -> Ritz:
         wide = xp.astype(Y, xp.float64, copy=False)
         return Y, wide.T @ wide
 
-    Z, S = X.sweep(Q, row_map)
+    if X.T.implicit:  # X Q lives in feature space: only its Gram matrix is known
+        Z = X.sweep(Q)
+        S = xp.astype(Q.T @ Z, xp.float64, copy=False)
+    else:
+        Z, S = X.sweep(Q, row_map)
     theta, P = eigh(S)
     theta = xp.astype(xp.clip(theta, 0.0, None), Q.dtype, copy=False)
     P = xp.astype(P, Q.dtype, copy=False)

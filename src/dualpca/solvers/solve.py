@@ -153,7 +153,7 @@ def solve(
     records: list[Record] = []
     iterate: Iterate
     converged = False
-    for iteration, iterate in enumerate(solver(problem, W0), start=1):  # noqa: B007
+    for iteration, iterate in enumerate(solver(problem, W0), start=1):
         if stop == "residual":
             converged = iterate.point.residual <= tol
         elif iterate.fixed_point is None:

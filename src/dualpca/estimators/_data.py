@@ -1,0 +1,95 @@
+"""From a user's data to an operator: validation before any work is done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from array_api_compat import array_namespace, is_array_api_obj, is_numpy_array
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
+
+from ..operators import Blocks, Operator, as_operator
+from ..operators.rows import RowBlocked, Shifted
+from ..operators.views import Centered
+
+
+def seed(random_state: Any) -> int:
+    """An integer seed from scikit-learn's ``random_state``."""
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = True, rows: int = 1) -> Any:
+    """X as a finite float matrix of its own kind, checked against what the estimator was fitted on.
+
+    numpy, pandas, polars, lists and scipy.sparse go through scikit-learn; a memory map is checked
+    block by block and handed back as it is; arrays of other namespaces stay where they are.
+    """
+    if isinstance(X, np.memmap) or (is_array_api_obj(X) and not is_numpy_array(X)):
+        return _foreign(estimator, X, reset=reset, rows=rows)
+    return validate_data(
+        estimator,
+        X,
+        reset=reset,
+        accept_sparse=["csr", "csc"] if sparse else False,
+        dtype=[np.float64, np.float32],
+        ensure_min_samples=rows,
+        copy=False,
+    )
+
+
+def _foreign(estimator: Any, X: Any, *, reset: bool, rows: int) -> Any:
+    name = type(estimator).__name__
+    if X.ndim != 2:
+        raise ValueError(f"Expected 2D array, got {X.ndim}D array; X.shape={tuple(X.shape)}")
+    N, d = X.shape
+    if rows > N or d < 1:
+        raise ValueError(
+            f"Found array with shape={(N, d)} while a minimum of {(rows, 1)} is required"
+        )
+    if reset:
+        estimator.n_features_in_ = d
+    elif d != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {d} features, but {name} is expecting {estimator.n_features_in_} features as input"
+        )
+    kind = str(X.dtype).rsplit(".", 1)[-1]
+    if kind.startswith("complex") or kind in ("object", "bfloat16"):
+        raise ValueError(f"X has dtype {X.dtype}; give real numbers, float32 or float64")
+    if kind.startswith("float"):
+        operator = as_operator(X)
+        assert isinstance(operator, RowBlocked)
+        for _, block in operator.blocks():
+            xp = array_namespace(block)
+            if not bool(xp.all(xp.isfinite(block))):
+                raise ValueError(
+                    f"Input X contains NaN or infinity, which {name} does not accept; use an imputer "
+                    "such as sklearn.impute.SimpleImputer, or drop the rows"
+                )
+    return X
+
+
+def check_scores(X: Any, columns: int) -> Any:
+    """Scores as an array with the right number of columns."""
+    scores = X if is_array_api_obj(X) else np.asarray(X)
+    if scores.ndim != 2 or scores.shape[1] != columns:
+        raise ValueError(
+            f"X has shape {tuple(scores.shape)}; inverse_transform expects scores with {columns} "
+            "columns, one for each component"
+        )
+    return scores
+
+
+def shifted(X: Any, mean: Any) -> Operator:
+    """``X - 1 mean^T`` as an operator: exact for dense data, implicit for sparse."""
+    operator = as_operator(X)
+    assert isinstance(operator, RowBlocked)
+    column = operator.asarray(mean) if is_numpy_array(mean) else mean
+    column = column[:, None]
+    return Centered(operator, column) if operator.sparse else Shifted(operator, column)
+
+
+def is_dense_in_memory(X: Any) -> bool:
+    """Whether X is one dense array in memory, of any namespace."""
+    return not (sp.issparse(X) or isinstance(X, (np.memmap, Blocks)))

@@ -1,0 +1,284 @@
+"""Kernel PCA with scikit-learn's face."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.metrics.pairwise import pairwise_kernels
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from ..linalg import Array, is_implicit
+from ..operators import Centered, Kernel, Operator, as_operator, centered
+from ..solvers import SOLVERS, Ritz, rayleigh_ritz
+from ..solvers.direct import leading_eigenvectors
+from ..solvers.solve import as_solver
+from ._data import seed, validated
+from ._subspace import DIRECT_LIMIT, as_problem, solve_quietly, warn_above
+
+__all__ = ["KernelPCA"]
+
+KERNELS = {
+    "linear",
+    "poly",
+    "polynomial",
+    "rbf",
+    "laplacian",
+    "sigmoid",
+    "cosine",
+    "chi2",
+    "additive_chi2",
+    "precomputed",
+}
+
+#: Up to this many bytes K is held in memory; beyond it, its blocks are computed in each pass.
+KERNEL_BYTES = 2 * 2**30
+
+
+class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Kernel principal component analysis through the dual, which needs only K.
+
+    Parameters
+    ----------
+    n_components : int or None
+        How many components; None keeps every one with a nonzero eigenvalue.
+    kernel : str or callable
+        Any kernel of :func:`sklearn.metrics.pairwise.pairwise_kernels`, "precomputed", or a function
+        of two rows.
+    gamma, degree, coef0 : float
+        Parameters of the kernels that have them; ``gamma=None`` is 1/n_features.
+    kernel_params : dict, optional
+        Keyword arguments of a callable kernel.
+    center : bool
+        Centre in feature space.
+    solver : str or solver
+        "auto", "lapack" (eigendecomposition of K), or a solver of DC problems as in
+        :class:`dualpca.PCA`.
+    formulation : str, callable or None
+        The formulation of the paper to solve; its dual needs only K where G is unitarily invariant.
+    tol, max_iter, random_state
+        As in :class:`dualpca.PCA`; the residual is that of the centred K.
+    remove_zero_eig : bool
+        Drop components whose eigenvalue is zero also where ``n_components`` is given.
+    n_jobs : int or None
+        Threads of the kernel function.
+
+    Attributes
+    ----------
+    eigenvalues_ : array of shape (n_components,)
+        Of the centred K, decreasing.
+    eigenvectors_ : array of shape (n_samples, n_components)
+        Orthonormal; in each the entry of largest magnitude is positive.
+    explained_variance_, explained_variance_ratio_ : arrays of shape (n_components,)
+        The variance of each score, and its share of the total in feature space.
+    X_fit_ : array
+        The training data, of which ``transform`` takes kernels (K itself where precomputed).
+    gamma_ : float
+    residual_, n_iter_, n_passes_, solver_, n_features_in_
+        As in :class:`dualpca.PCA`; a pass is a product with K.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from dualpca import KernelPCA
+    >>> X = load_digits().data[:500]
+    >>> kpca = KernelPCA(n_components=4, kernel="rbf", gamma=1e-3).fit(X[:400])
+    >>> kpca.transform(X[400:]).shape
+    (100, 4)
+    """
+
+    _parameter_constraints = {  # noqa: RUF012
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+        "kernel": [StrOptions(KERNELS), callable],
+        "gamma": [Interval(Real, 0, None, closed="left"), None],
+        "degree": [Interval(Real, 0, None, closed="left")],
+        "coef0": [Interval(Real, None, None, closed="neither")],
+        "kernel_params": [dict, None],
+        "center": ["boolean"],
+        "solver": [StrOptions({"auto", "lapack", *SOLVERS} - {"irls"}), callable],
+        "formulation": [str, callable, None],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state"],
+        "remove_zero_eig": ["boolean"],
+        "n_jobs": [Integral, None],
+    }
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        kernel: Any = "linear",
+        gamma: float | None = None,
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        center: bool = True,
+        solver: Any = "auto",
+        formulation: Any = None,
+        tol: float = 1e-4,
+        max_iter: int = 1000,
+        random_state: Any = None,
+        remove_zero_eig: bool = False,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.center = center
+        self.solver = solver
+        self.formulation = formulation
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.remove_zero_eig = remove_zero_eig
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any = None) -> KernelPCA:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features), or the kernel matrix
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        X = validated(self, X, reset=True, sparse=self.kernel != "precomputed", rows=1)
+        if self.kernel == "precomputed" and X.shape[0] != X.shape[1]:
+            raise ValueError(
+                f"kernel='precomputed' expects a square kernel matrix, got shape {X.shape}"
+            )
+        N = X.shape[0]
+        s = N if self.n_components is None else min(int(self.n_components), N)
+        self.gamma_ = 1 / X.shape[1] if self.gamma is None else self.gamma
+        operator = self._operator(X)
+        Xc = centered(operator) if self.center else operator
+        ritz = self._eigenpairs(Xc, s)
+        self._set_eigenpairs(Xc, ritz)
+        self.X_fit_ = X
+        if isinstance(Xc, Centered):
+            image = Xc.center.image[:, 0]
+            self._row_mean, self._all_mean = image, float(image.mean())
+        self.n_passes_ = operator.passes
+        return self
+
+    def _kernel(self, X: Any, Y: Any) -> np.ndarray:
+        if callable(self.kernel):
+            params = self.kernel_params or {}
+        else:
+            params = {"gamma": self.gamma_, "degree": self.degree, "coef0": self.coef0}
+        return pairwise_kernels(
+            X, Y, metric=self.kernel, filter_params=True, n_jobs=self.n_jobs, **params
+        )
+
+    def _operator(self, X: Any) -> Operator:
+        if self.kernel == "precomputed":
+            return Kernel.from_matrix(X)
+        if self.kernel == "linear":
+            return Kernel.linear(as_operator(X))
+        if X.shape[0] ** 2 * X.dtype.itemsize <= KERNEL_BYTES:
+            return Kernel.from_matrix(self._kernel(X, X))
+        return Kernel.from_function(self._kernel, X)
+
+    def _eigenpairs(self, Xc: Operator, s: int) -> Ritz:
+        """Ritz pairs of ``K = X X^T`` on an orthonormal H, explicit whatever the formulation."""
+        N, solver = Xc.shape[0], self.solver
+        if solver == "auto":
+            direct = self.formulation is None and (N <= DIRECT_LIMIT or s > 0.1 * N)
+            solver = "lapack" if direct else "dca"
+        if solver == "lapack":
+            if self.formulation is not None:
+                raise ValueError(
+                    f"solver='lapack' takes no formulation; drop formulation={self.formulation!r}, "
+                    f"or choose one of {', '.join(SOLVERS)}"
+                )
+            self.solver_, self.n_iter_ = "lapack", 1
+            H = leading_eigenvectors(Xc.kernel(), s)
+            ritz = rayleigh_ritz(Xc.T, Xc.asarray(H))
+        else:
+            self.solver_ = solver if isinstance(solver, str) else type(solver).__name__
+            problem = as_problem("g" if self.formulation is None else self.formulation, Xc)
+            result = solve_quietly(
+                problem,
+                as_solver(solver),
+                s,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                seed=seed(self.random_state),
+            )
+            self.n_iter_ = result.iterations
+            H = Xc @ result.W if is_implicit(result.W) else result.W
+            ritz = rayleigh_ritz(Xc.T, H)
+        warn_above(ritz.residual, self.tol, self.solver_, self.max_iter)
+        self.residual_ = ritz.residual
+        return ritz
+
+    def _set_eigenpairs(self, Xc: Operator, ritz: Ritz) -> None:
+        N = Xc.shape[0]
+        ratio = 2e-7 if "float32" in str(ritz.theta.dtype) else 1e-12
+        theta = np.where(ritz.theta > ratio * ritz.theta[0], ritz.theta, 0)
+        keep = slice(None)
+        if self.n_components is None or self.remove_zero_eig:
+            keep = slice(0, max(1, int(np.count_nonzero(theta))))
+        self.eigenvalues_ = theta[keep]
+        self.eigenvectors_ = ritz.V[:, keep]
+        self.explained_variance_ = self.eigenvalues_ / N
+        total = Xc.energy()
+        self.explained_variance_ratio_ = self.eigenvalues_ / total if total > 0 else theta[keep]
+
+    def fit_transform(self, X: Any, y: Any = None) -> Array:
+        """Fit the model and return the scores of X.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features), or the kernel matrix
+        y : ignored
+
+        Returns
+        -------
+        scores : array of shape (n_samples, n_components)
+        """
+        self.fit(X)
+        return self.eigenvectors_ * np.sqrt(self.eigenvalues_)
+
+    def transform(self, X: Any) -> Array:
+        """The scores of new rows: Theorem 3.8, from kernels with the training rows alone.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features); for a precomputed kernel the
+            kernels of new rows with the training rows, of shape (n_samples, n_training)
+
+        Returns
+        -------
+        scores : array of shape (n_samples, n_components)
+        """
+        check_is_fitted(self)
+        X = validated(self, X, reset=False, sparse=self.kernel != "precomputed")
+        K = X if self.kernel == "precomputed" else self._kernel(X, self.X_fit_)
+        if self.center:
+            K = K - K.mean(axis=1, keepdims=True) - self._row_mean + self._all_mean
+        positive = self.eigenvalues_ > 0
+        scale = np.where(positive, 1 / np.sqrt(np.where(positive, self.eigenvalues_, 1)), 0)
+        return K @ (self.eigenvectors_ * scale)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.eigenvalues_.shape[0]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self.kernel != "precomputed"
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
