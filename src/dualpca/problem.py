@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -52,12 +53,10 @@ class DCProblem:
                     "write it as Spectral(...), or use the data instead of a kernel"
                 )
 
-    @property
+    @cached_property
     def dual(self) -> DCProblem:
         """``minimize F*(H) - G*(X^T H)``; the dual of the dual is this problem."""
-        if self._dual is not None:
-            return self._dual
-        return DCProblem(self.F.conjugate, self.G.conjugate, self.X.T, self)
+        return self._dual or DCProblem(self.F.conjugate, self.G.conjugate, self.X.T, self)
 
     def objective(self, W: Array) -> float:
         """``G(W) - F(XW)``."""

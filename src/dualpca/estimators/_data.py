@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from array_api_compat import array_namespace, is_array_api_obj, is_numpy_array
+from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
@@ -20,12 +20,23 @@ def seed(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
-def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = True, rows: int = 1) -> Any:
+def validated(
+    estimator: Any,
+    X: Any,
+    *,
+    reset: bool,
+    sparse: bool = True,
+    rows: int = 1,
+    only_numpy: bool = False,
+) -> Any:
     """X as a finite float matrix of its own kind, checked against what the estimator was fitted on.
 
     numpy, pandas, polars, lists and scipy.sparse go through scikit-learn; a memory map is checked
-    block by block and handed back as it is; arrays of other namespaces stay where they are.
+    block by block and handed back as it is; arrays of other namespaces stay where they are, or become
+    numpy arrays where ``only_numpy``.
     """
+    if only_numpy and is_array_api_obj(X) and not is_numpy_array(X):
+        X = np.asarray(X)
     if isinstance(X, np.memmap) or (is_array_api_obj(X) and not is_numpy_array(X)):
         return _foreign(estimator, X, reset=reset, rows=rows)
     return validate_data(
@@ -48,15 +59,10 @@ def _foreign(estimator: Any, X: Any, *, reset: bool, rows: int) -> Any:
         raise ValueError(
             f"Found array with shape={(N, d)} while a minimum of {(rows, 1)} is required"
         )
-    if reset:
-        estimator.n_features_in_ = d
-    elif d != estimator.n_features_in_:
-        raise ValueError(
-            f"X has {d} features, but {name} is expecting {estimator.n_features_in_} features as input"
-        )
     kind = str(X.dtype).rsplit(".", 1)[-1]
-    if kind.startswith("complex") or kind in ("object", "bfloat16"):
+    if not kind.startswith(("float", "int", "uint", "bool")):
         raise ValueError(f"X has dtype {X.dtype}; give real numbers, float32 or float64")
+    validate_data(estimator, X, reset=reset, skip_check_array=True)  # feature names and number
     if kind.startswith("float"):
         operator = as_operator(X)
         assert isinstance(operator, RowBlocked)
@@ -68,6 +74,26 @@ def _foreign(estimator: Any, X: Any, *, reset: bool, rows: int) -> Any:
                     "such as sklearn.impute.SimpleImputer, or drop the rows"
                 )
     return X
+
+
+def check_number(n_components: Any) -> None:
+    """Refuse a bool, which Python counts among the integers."""
+    if isinstance(n_components, bool):
+        raise TypeError(f"n_components={n_components} is a bool; give a number, such as 1, or None")
+
+
+def check_same_kind(X: Any, fitted: Any, method: str) -> None:
+    """Refuse X of another namespace or device than the fitted arrays it will be multiplied with."""
+    kinds = [
+        (array_namespace(a), device(a))  # lists, data frames and sparse matrices count as numpy
+        for a in (X if is_array_api_obj(X) else np.empty(0), fitted)
+    ]
+    if kinds[0] != kinds[1]:
+        here, there = (f"{xp.__name__} on {place}" for xp, place in kinds)
+        raise ValueError(
+            f"Inputs passed to {method}() must use the same namespace and the same device as those "
+            f"passed to fit(): got {here} where fit() was given {there}; convert X, or fit again"
+        )
 
 
 def check_scores(X: Any, columns: int) -> Any:

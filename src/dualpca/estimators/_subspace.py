@@ -49,8 +49,7 @@ def leading_subspace(
         if solver == "lapack":
             if not dense:
                 raise ValueError(
-                    "solver='lapack' needs one dense array in memory; use solver='gram' or 'auto' "
-                    "for sparse, blocked and memory-mapped data"
+                    "solver='lapack' needs a dense array; use solver='gram' or 'auto' for sparse data"
                 )
             return Subspace(lapack_ritz(X, s), "lapack", 1)
         if solver == "gram":
@@ -66,13 +65,21 @@ def leading_subspace(
     problem = as_problem("l" if formulation is None else formulation, X)
     result = solve_quietly(problem, as_solver(solver), s, tol=tol, max_iter=max_iter, seed=seed)
     ritz = rayleigh_ritz(X, right_basis(X, problem, result.W))
-    warn_above(ritz.residual, tol, name, max_iter)
+    warn_above(ritz.residual, tol, name, max_iter, stacklevel=5)
     return Subspace(ritz, name, result.iterations)
 
 
 def as_problem(formulation: Any, X: Operator) -> DCProblem:
     """A formulation by letter, or a function that makes a DCProblem of an operator."""
-    return formulation(X) if callable(formulation) else make_formulation(formulation, X)
+    if not callable(formulation):
+        return make_formulation(formulation, X)
+    problem = formulation(X)
+    if not isinstance(problem, DCProblem):
+        raise TypeError(
+            f"formulation={formulation!r} returned {problem!r}; it must return a DCProblem, as in "
+            "formulation=lambda X: DCProblem(G, F, X)"
+        )
+    return problem
 
 
 def solve_quietly(
@@ -89,12 +96,12 @@ def right_basis(X: Operator, problem: DCProblem, W: Array) -> Array:
     return X.rmatmul(W) if problem.X is X.T else W
 
 
-def warn_above(residual: float, tol: float, name: str, max_iter: int) -> None:
-    """Say what was reached where that is less than was asked."""
+def warn_above(residual: float, tol: float, name: str, max_iter: int, stacklevel: int) -> None:
+    """Say what was reached where that is less than was asked, at the caller of ``fit``."""
     if residual > 1.01 * tol:  # the same basis, measured twice, differs by rounding
         warnings.warn(
             f"{name} reached a residual of {residual:.1e}, above tol={tol:.1e}, in at most "
             f"max_iter={max_iter} iterations; raise max_iter or tol",
             ConvergenceWarning,
-            stacklevel=4,
+            stacklevel=stacklevel,
         )

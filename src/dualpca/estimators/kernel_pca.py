@@ -16,7 +16,7 @@ from ..operators import Centered, Kernel, Operator, as_operator, centered
 from ..solvers import SOLVERS, Ritz, rayleigh_ritz
 from ..solvers.direct import leading_eigenvectors
 from ..solvers.solve import as_solver
-from ._data import seed, validated
+from ._data import check_number, seed, validated
 from ._subspace import DIRECT_LIMIT, as_problem, solve_quietly, warn_above
 
 __all__ = ["KernelPCA"]
@@ -153,7 +153,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self
         """
         self._validate_params()
-        X = validated(self, X, reset=True, sparse=self.kernel != "precomputed", rows=1)
+        check_number(self.n_components)
+        X = self._validated(X, reset=True)
         if self.kernel == "precomputed" and X.shape[0] != X.shape[1]:
             raise ValueError(
                 f"kernel='precomputed' expects a square kernel matrix, got shape {X.shape}"
@@ -163,14 +164,22 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.gamma_ = 1 / X.shape[1] if self.gamma is None else self.gamma
         operator = self._operator(X)
         Xc = centered(operator) if self.center else operator
-        ritz = self._eigenpairs(Xc, s)
-        self._set_eigenpairs(Xc, ritz)
+        total = Xc.energy()
+        # Centring is exact to this; rows that differ by less are one row.
+        noise = 100 * float(np.finfo(Xc.dtype).eps) * operator.energy()
+        ritz = self._nothing(Xc, s) if total <= noise else self._eigenpairs(Xc, s)
+        self.residual_ = ritz.residual
+        self._set_eigenpairs(ritz, total)
         self.X_fit_ = X
         if isinstance(Xc, Centered):
             image = Xc.center.image[:, 0]
             self._row_mean, self._all_mean = image, float(image.mean())
         self.n_passes_ = operator.passes
         return self
+
+    def _validated(self, X: Any, *, reset: bool) -> Any:
+        sparse = self.kernel != "precomputed"
+        return validated(self, X, reset=reset, sparse=sparse, only_numpy=True)
 
     def _kernel(self, X: Any, Y: Any) -> np.ndarray:
         if callable(self.kernel):
@@ -190,6 +199,12 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             return Kernel.from_matrix(self._kernel(X, X))
         return Kernel.from_function(self._kernel, X)
 
+    def _nothing(self, Xc: Operator, s: int) -> Ritz:
+        """Rows without variance: any orthonormal H, with eigenvalues 0."""
+        self.solver_, self.n_iter_ = "none", 0
+        H = np.eye(Xc.shape[0], s, dtype=Xc.dtype)
+        return Ritz(H, np.zeros(s, dtype=Xc.dtype), 0.0)
+
     def _eigenpairs(self, Xc: Operator, s: int) -> Ritz:
         """Ritz pairs of ``K = X X^T`` on an orthonormal H, explicit whatever the formulation."""
         N, solver = Xc.shape[0], self.solver
@@ -203,28 +218,34 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                     f"or choose one of {', '.join(SOLVERS)}"
                 )
             self.solver_, self.n_iter_ = "lapack", 1
-            H = leading_eigenvectors(Xc.kernel(), s)
-            ritz = rayleigh_ritz(Xc.T, Xc.asarray(H))
-        else:
-            self.solver_ = solver if isinstance(solver, str) else type(solver).__name__
-            problem = as_problem("g" if self.formulation is None else self.formulation, Xc)
-            result = solve_quietly(
-                problem,
-                as_solver(solver),
-                s,
-                tol=self.tol,
-                max_iter=self.max_iter,
-                seed=seed(self.random_state),
-            )
-            self.n_iter_ = result.iterations
-            H = Xc @ result.W if is_implicit(result.W) else result.W
-            ritz = rayleigh_ritz(Xc.T, H)
-        warn_above(ritz.residual, self.tol, self.solver_, self.max_iter)
-        self.residual_ = ritz.residual
+            ritz = rayleigh_ritz(Xc.T, Xc.asarray(leading_eigenvectors(Xc.kernel(), s)))
+            # An eigendecomposition can miss by more than rounding only where eigenvalues are negative.
+            if ritz.residual > (5e-3 if "float32" in str(ritz.theta.dtype) else 1e-5):
+                raise ValueError(
+                    f"kernel={self.kernel!r} is not symmetric positive semidefinite on this data; "
+                    "use another kernel or other parameters, or ask for fewer n_components"
+                )
+            return ritz
+        self.solver_ = solver if isinstance(solver, str) else type(solver).__name__
+        problem = as_problem("g" if self.formulation is None else self.formulation, Xc)
+        result = solve_quietly(
+            problem,
+            as_solver(solver),
+            s,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            seed=seed(self.random_state),
+        )
+        self.n_iter_ = result.iterations
+        H = Xc @ result.W if is_implicit(result.W) else result.W
+        # An implicit W has no more columns than K has rank; the QR completes the null ones.
+        H = np.pad(H, ((0, 0), (0, s - H.shape[1])))
+        ritz = rayleigh_ritz(Xc.T, H)
+        warn_above(ritz.residual, self.tol, self.solver_, self.max_iter, stacklevel=4)
         return ritz
 
-    def _set_eigenpairs(self, Xc: Operator, ritz: Ritz) -> None:
-        N = Xc.shape[0]
+    def _set_eigenpairs(self, ritz: Ritz, total: float) -> None:
+        N = ritz.V.shape[0]
         ratio = 2e-7 if "float32" in str(ritz.theta.dtype) else 1e-12
         theta = np.where(ritz.theta > ratio * ritz.theta[0], ritz.theta, 0)
         keep = slice(None)
@@ -233,7 +254,6 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.eigenvalues_ = theta[keep]
         self.eigenvectors_ = ritz.V[:, keep]
         self.explained_variance_ = self.eigenvalues_ / N
-        total = Xc.energy()
         self.explained_variance_ratio_ = self.eigenvalues_ / total if total > 0 else theta[keep]
 
     def fit_transform(self, X: Any, y: Any = None) -> Array:
@@ -263,8 +283,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         -------
         scores : array of shape (n_samples, n_components)
         """
-        check_is_fitted(self)
-        X = validated(self, X, reset=False, sparse=self.kernel != "precomputed")
+        check_is_fitted(self, "eigenvalues_")
+        X = self._validated(X, reset=False)
         K = X if self.kernel == "precomputed" else self._kernel(X, self.X_fit_)
         if self.center:
             K = K - K.mean(axis=1, keepdims=True) - self._row_mean + self._all_mean

@@ -7,14 +7,23 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from array_api_compat import device
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..linalg import Array, namespace
 from ..operators import Operator, as_operator, centered
 from ..solvers import SOLVERS, Ritz
-from ._data import check_scores, is_dense_in_memory, seed, shifted, validated
+from ._data import (
+    check_number,
+    check_same_kind,
+    check_scores,
+    is_dense_in_memory,
+    seed,
+    shifted,
+    validated,
+)
 from ._mle import minka_dimension
 from ._subspace import leading_subspace
 
@@ -83,7 +92,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     _parameter_constraints = {  # noqa: RUF012
         "n_components": [
             Interval(Integral, 1, None, closed="left"),
-            Interval(Real, 0, 1, closed="neither"),
+            Interval(RealNotInt, 0, 1, closed="neither"),
             StrOptions({"mle"}),
             None,
         ],
@@ -148,7 +157,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _fit(self, X: Any) -> Any:
         self._validate_params()
+        check_number(self.n_components)
         X = validated(self, X, reset=True, rows=2)
+        if self.solver == "lapack" and isinstance(X, np.memmap):
+            X = np.asarray(X)  # a full SVD holds the data in memory in any case
         operator = as_operator(X)
         s = self._to_compute(*operator.shape)
         Xc = centered(operator) if self.center else operator
@@ -219,7 +231,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         -------
         scores : array of shape (n_samples, n_components)
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "components_")
+        check_same_kind(X, self.components_, f"{type(self).__name__}.transform")
         return self._scores(validated(self, X, reset=False))
 
     def _scores(self, X: Any) -> Array:
@@ -247,7 +260,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         -------
         rows : array of shape (n_samples, n_features)
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "components_")
+        check_same_kind(X, self.components_, f"{type(self).__name__}.inverse_transform")
         scores = check_scores(X, self.n_components_)
         return scores @ (self.components_ * self._scale()) + self.mean_
 
@@ -258,13 +272,11 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         -------
         covariance : array of shape (n_features, n_features)
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "components_")
         V = self.components_
         xp = namespace(V)
         excess = xp.clip(self.explained_variance_ - self.noise_variance_, 0.0, None)
-        return (V.T * excess[None, :]) @ V + self.noise_variance_ * xp.eye(
-            V.shape[1], dtype=V.dtype
-        )
+        return (V.T * excess[None, :]) @ V + self.noise_variance_ * self._identity()
 
     def get_precision(self) -> Array:
         """The inverse of :meth:`get_covariance`, by the inversion lemma where the noise allows.
@@ -273,14 +285,18 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         -------
         precision : array of shape (n_features, n_features)
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "components_")
         V, noise = self.components_, self.noise_variance_
         xp = namespace(V)
         if noise == 0:
             return xp.linalg.pinv(self.get_covariance())
         excess = xp.clip(self.explained_variance_ - noise, 0.0, None)
         shrink = excess / (noise * (excess + noise))
-        return xp.eye(V.shape[1], dtype=V.dtype) / noise - (V.T * shrink[None, :]) @ V
+        return self._identity() / noise - (V.T * shrink[None, :]) @ V
+
+    def _identity(self) -> Array:
+        V = self.components_
+        return namespace(V).eye(V.shape[1], dtype=V.dtype, device=device(V))
 
     def score_samples(self, X: Any) -> Array:
         """The log-likelihood of each row under probabilistic PCA.
@@ -293,7 +309,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         -------
         log_likelihood : array of shape (n_samples,)
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "components_")
+        check_same_kind(X, self.components_, f"{type(self).__name__}.score_samples")
         X = validated(self, X, reset=False, sparse=False)
         xp = namespace(self.components_)
         rows = xp.asarray(X) - self.mean_
@@ -323,7 +340,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse = self.solver != "lapack"
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         tags.array_api_support = True
         return tags
