@@ -44,8 +44,8 @@ ROWS = [RowSemicircle, RowHyperbola]
 
 TALL, WIDE, SQUARE, COLUMN = (7, 3), (3, 7), (4, 4), (6, 1)
 SHAPES = [TALL, WIDE, SQUARE, COLUMN]
-SEEDS = [0, 1, 2]
-GAMMAS = [0.1, 1.0, 7.5]
+SEEDS = [0, 1]
+GAMMAS = [(0.1, 0), (1.0, 1), (7.5, 2)]  # with a seed each
 
 
 def alphas(n):
@@ -142,8 +142,8 @@ def dot(A, B):
 
 
 def close(a, b, tol=1e-9):
-    """Equality of numbers relative to 1 or their size."""
-    return abs(a - b) <= tol * (1 + abs(a) + abs(b))
+    """Equality of finite numbers relative to 1 or their size."""
+    return abs(a) < INF and abs(b) < INF and abs(a - b) <= tol * (1 + abs(a) + abs(b))
 
 
 def at_least(a, b, tol=1e-9):
@@ -156,16 +156,11 @@ def at_least(a, b, tol=1e-9):
 
 @every_seed
 @every_function
-def test_value(f, shape, seed):
+def test_value_and_domain(f, shape, seed):
     for W in domain_points(f, shape, seed):
         value = f(W)
         assert isinstance(value, float)
         assert close(value, reference(f, W))
-
-
-@every_seed
-@every_function
-def test_domain(f, shape, seed):
     W = 10.0 * np.random.default_rng(seed).standard_normal(shape)
     outside = 1.01 * into_domain(f, 1e3 * W, 1.0)
     bounded = isinstance(getattr(f, "g", f), (Ball, RowSemicircle))
@@ -176,32 +171,29 @@ def test_domain(f, shape, seed):
 @every_seed
 @every_function
 def test_subgradient_inequality(f, shape, seed):
-    targets = domain_points(f, shape, seed) + domain_points(f, shape, seed + 100)
+    targets = domain_points(f, shape, seed) + domain_points(f, shape, seed + 100)[:4]
+    values = [f(V) for V in targets]
+    assert max(values) < INF
     for W in domain_points(f, shape, seed):
         value, G = f(W), f.subgradient(W)
         assert G.shape == W.shape
+        both = f.value_and_subgradient(W)
+        assert close(both[0], value, 1e-12)
+        np.testing.assert_allclose(both[1], G, rtol=1e-12, atol=1e-12)
         assert np.isfinite(G).all()
-        for V in targets:
-            assert at_least(f(V), value + dot(G, V - W))
-
-
-@every_seed
-@every_function
-def test_value_and_subgradient(f, shape, seed):
-    for W in domain_points(f, shape, seed):
-        value, G = f.value_and_subgradient(W)
-        assert close(value, f(W), 1e-12)
-        np.testing.assert_allclose(G, f.subgradient(W), rtol=1e-12, atol=1e-12)
+        for V, there in zip(targets, values, strict=True):
+            assert at_least(there, value + dot(G, V - W))
 
 
 @every_seed
 @every_function
 def test_fenchel_young_inequality(f, shape, seed):
+    conjugates = [(H, f.conjugate(H)) for H in domain_points(f.conjugate, shape, seed + 100)]
     for W in domain_points(f, shape, seed):
-        for H in domain_points(f.conjugate, shape, seed + 100):
-            left = f(W) + f.conjugate(H)
-            assert left < INF
-            assert at_least(left, dot(W, H))
+        value = f(W)
+        for H, there in conjugates:
+            assert value + there < INF
+            assert at_least(value + there, dot(W, H))
 
 
 @every_seed
@@ -233,7 +225,7 @@ def maximum(objective, seed):
     """The largest value of a concave objective on R^3, by Nelder-Mead from several points."""
     rng = np.random.default_rng(seed)
     options = {"xatol": 1e-9, "fatol": 1e-11, "maxiter": 4000, "maxfev": 4000}
-    best, start = -INF, rng.standard_normal((4, 3))
+    best, start = -INF, rng.standard_normal((3, 3))
     for w in start:
         for _ in range(3):  # a restart frees a simplex that collapsed on a kink
             found = minimize(lambda w: -objective(w), w, method="Nelder-Mead", options=options)
@@ -376,8 +368,7 @@ def test_no_prox_raises(f):
         f.prox(np.ones(TALL), 1.0)
 
 
-@every_seed
-@pytest.mark.parametrize("gamma", GAMMAS)
+@pytest.mark.parametrize(("gamma", "seed"), GAMMAS)
 @every_prox
 def test_moreau(f, shape, gamma, seed):
     assert f.conjugate.has_prox
@@ -388,19 +379,18 @@ def test_moreau(f, shape, gamma, seed):
         np.testing.assert_allclose(P + Q, W, rtol=0, atol=1e-9 * (1 + abs(W).max()))
 
 
-@every_seed
-@pytest.mark.parametrize("gamma", GAMMAS)
+@pytest.mark.parametrize(("gamma", "seed"), GAMMAS)
 @every_prox
 def test_prox_optimality(f, shape, gamma, seed):
     """(W - P)/gamma is a subgradient at P, and no point near P or far from it does better."""
     rng = np.random.default_rng(seed + 50)
-    others = domain_points(f, shape, seed + 100)
+    others = [(V, f(V)) for V in domain_points(f, shape, seed + 100)]
     for W in points(shape, seed):
         P = f.prox(W, gamma)
         value, G = f(P), (W - P) / gamma
         assert value < INF
-        for V in others:
-            assert at_least(f(V), value + dot(G, V - P), 1e-8)
+        for V, there in others:
+            assert at_least(there, value + dot(G, V - P), 1e-8)
         best = value + dot(P - W, P - W) / (2 * gamma)
         for step in (1.0, 1e-1, 1e-2, 1e-3):
             V = into_domain(f, P + step * rng.standard_normal(shape), 1.0 - 1e-12)
@@ -435,13 +425,13 @@ def test_unitary_invariance(f, shape, seed):
     assert f.unitarily_invariant is (isinstance(f, Spectral) or f in INVARIANT)
     if f.unitarily_invariant:
         G = f.subgradient(W)
-        for U, V in rotations:
+        for U, V in rotations[:3]:
             assert close(f(U @ W @ V), f(W))
             np.testing.assert_allclose(f.subgradient(U @ W @ V), U @ G @ V, rtol=0, atol=1e-9)
     else:
-        # On the edge of a ball: about half of the rotations leave it.
-        W = into_domain(f, 1e3 * W, 1 - 1e-6)
-        assert any(not close(f(U @ W @ V), f(W), 1e-3) for U, V in rotations)
+        # On the edge of a ball, which rotations leave from a flat W or from a sparse one.
+        edge = [into_domain(f, 1e3 * A, 1 - 1e-6) for A in (W, np.eye(*shape))]
+        assert any(not close(f(U @ A @ V), f(A), 1e-3) for A in edge for U, V in rotations)
 
 
 INVARIANT = {Lp(2), Ball(Lp(2)), HalfSquare(Lp(2)), Power(2)}
@@ -544,15 +534,15 @@ def many_blocks(monkeypatch):
 
 
 PULLED = ENTRYWISE + SPECTRAL + [row(alphas(N)) for row in ROWS]
+PULLBACK = pullback_operators()
 ONE_PASS = {Lp(2), HalfSquare(Lp(2))}
 
 
 @pytest.mark.usefixtures("many_blocks")
-@pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("operator", pullback_operators())
+@pytest.mark.parametrize(("operator", "seed"), [(name, i) for i, name in enumerate(PULLBACK)])
 @pytest.mark.parametrize("f", PULLED, ids=label)
 def test_pullback(f, operator, seed):
-    factory, dense = pullback_operators()[operator]
+    factory, dense = PULLBACK[operator]
     W = 0.05 * np.random.default_rng(seed).standard_normal((D, S))
     W = W * min(1.0, _scale_into(f, dense @ W))
     X = factory()
@@ -573,7 +563,7 @@ def _scale_into(f, Y):
     return float(factor.min())
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("f", PULLED, ids=label)
 def test_pullback_through_a_kernel(f, seed):
     """W = Phi^T A: the same value and Phi^T df, at one product with K for every function."""
@@ -603,22 +593,14 @@ def test_pullback_at_zero(seed):
 # Other arrays.
 
 
-def strict(array, dtype):
+def strict(array, dtype, device="CPU_DEVICE"):
     xp = array_api_strict
-    return xp.asarray(array, dtype=getattr(xp, dtype))
-
-
-def on_another_device(array, dtype):
-    """On a device that numpy cannot read: as on a GPU."""
-    xp = array_api_strict
-    return xp.asarray(array, dtype=getattr(xp, dtype), device=xp.Device("device1"))
+    return xp.asarray(array, dtype=getattr(xp, dtype), device=xp.Device(device))
 
 
 def back(array):
-    if isinstance(array, torch.Tensor):
-        return array.numpy()
-    if isinstance(array, np.ndarray):
-        return array
+    if isinstance(array, (np.ndarray, torch.Tensor)):
+        return np.asarray(array)
     return np.asarray(array.to_device(array_api_strict.Device("CPU_DEVICE")))
 
 
@@ -626,16 +608,13 @@ KINDS = {
     "numpy": lambda array, dtype: np.asarray(array, dtype=dtype),
     "torch": lambda array, dtype: torch.asarray(array, dtype=getattr(torch, dtype)),
     "strict": strict,
-    "device": on_another_device,
+    # A device that numpy cannot read: as a GPU.
+    "device": lambda array, dtype: strict(array, dtype, "device1"),
 }
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("kind", KINDS)
-@every_function
-def test_other_arrays(f, shape, kind, dtype, seed):
-    """Values, subgradients and proxes of torch and array-API arrays are numpy's, in their dtype."""
+def same_elsewhere(f, shape, kind, dtype, seed):
+    """Value, subgradient and prox there are numpy's in float64, and of that kind and dtype."""
     tol = 1e-11 if dtype == "float64" else 2e-5
     W = into_domain(f, np.random.default_rng(seed).standard_normal(shape))
     move = KINDS[kind]
@@ -653,8 +632,27 @@ def test_other_arrays(f, shape, kind, dtype, seed):
     assert close(value, f(W), tol)
     same(g.subgradient(moved), f.subgradient(W))
     if f.has_prox:
-        for gamma in GAMMAS:
-            same(g.prox(moved, gamma), f.prox(W, gamma))
+        same(g.prox(moved, 0.7), f.prox(W, 0.7))
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "seed"),
+    [
+        ("numpy", "float32", 0),
+        ("torch", "float64", 1),
+        ("torch", "float32", 2),
+        ("strict", "float64", 3),
+    ],
+)
+@every_function
+def test_other_arrays(f, shape, kind, dtype, seed):
+    same_elsewhere(f, shape, kind, dtype, seed)
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [("strict", "float32"), ("device", "float64")])
+@pytest.mark.parametrize("f", ENTRYWISE + SPECTRAL + [row(alphas(7)) for row in ROWS], ids=label)
+def test_other_devices(f, kind, dtype):
+    same_elsewhere(f, TALL, kind, dtype, 3)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -662,7 +660,7 @@ def test_other_arrays(f, shape, kind, dtype, seed):
 def test_norms_at_extreme_scales(f, dtype):
     """Positive homogeneity far beyond the square roots of the largest and smallest numbers."""
     W = np.random.default_rng(0).standard_normal(TALL).astype(dtype)
-    tol = 20 * np.finfo(dtype).eps
+    tol = 20 * float(np.finfo(dtype).eps)
     for scale in (1e200, 1e-200) if dtype == "float64" else (1e30, 1e-30):
         assert f(W * W.dtype.type(scale)) / scale == pytest.approx(f(W), rel=tol)
         np.testing.assert_allclose(

@@ -11,7 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from numbers import Integral
 from typing import Any
+
+from array_api_compat import device
 
 from .linalg import (
     Array,
@@ -120,11 +123,11 @@ def _conjugate_exponent(p: Fraction | float) -> Fraction | float:
 
 
 def _exponent(p: Any) -> Fraction | float:
-    if p == math.inf:
-        return math.inf
+    if p in (math.inf, -math.inf):
+        return float(p)
     try:
         return Fraction(p)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, ZeroDivisionError) as error:
         raise TypeError(
             f"p={p!r} is not an exponent; give a number such as 4, '4/3' or inf"
         ) from error
@@ -219,13 +222,20 @@ def _threshold(W: Array, rule: Callable[[Array, Array], Array]) -> float:
     """The threshold of the sorted-magnitudes family: the largest ``rule(sum_k, k)`` over k."""
     xp = namespace(W)
     size = xp.sort(xp.reshape(xp.abs(W), (-1,)), descending=True)
-    k = xp.astype(xp.arange(1, size.shape[0] + 1), size.dtype)
+    k = xp.arange(1, size.shape[0] + 1, dtype=size.dtype, device=device(size))
     return max(float(xp.max(rule(xp.cumulative_sum(size), k))), 0.0)
 
 
 def _shrink(W: Array, threshold: float) -> Array:
     xp = namespace(W)
     return xp.sign(W) * xp.clip(xp.abs(W) - threshold, 0.0, None)
+
+
+def _check_count(k: Any) -> None:
+    if not isinstance(k, Integral):
+        raise TypeError(f"k={k!r} is not a count; give an integer k >= 1")
+    if k < 1:
+        raise ValueError(f"k={k} counts entries; choose k >= 1")
 
 
 @dataclass(frozen=True)
@@ -240,8 +250,7 @@ class KyFan(Norm):
     k: int = 1
 
     def __post_init__(self) -> None:
-        if self.k < 1:
-            raise ValueError(f"k={self.k} counts entries; choose k >= 1")
+        _check_count(self.k)
 
     @property
     def dual(self) -> KyFanDual:
@@ -255,7 +264,7 @@ class KyFan(Norm):
     def __call__(self, W: Array) -> float:
         xp = namespace(W)
         flat = xp.sort(xp.reshape(xp.abs(W), (-1,)), descending=True)
-        return float(xp.sum(flat[: self.k]))
+        return float(xp.sum(flat[: min(self.k, flat.shape[0])]))
 
     def subgradient(self, W: Array) -> Array:
         # Entries tied with the k-th share what the larger ones leave of k.
@@ -273,6 +282,9 @@ class KyFanDual(Norm):
     """``max(||W||_inf, ||W||_1 / k)``, the dual of the Ky Fan k-norm."""
 
     k: int = 1
+
+    def __post_init__(self) -> None:
+        _check_count(self.k)
 
     @property
     def dual(self) -> KyFan:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from array_api_compat import array_namespace, device
 
 Array = Any  # a two-dimensional array of some namespace, or an implicit thin factor
@@ -32,6 +33,7 @@ __all__ = [
     "residual",
     "right_singular",
     "singular_values",
+    "to_numpy",
 ]
 
 
@@ -55,6 +57,13 @@ def asarray_like(values: Any, like: Array) -> Array:
     """``values`` in the namespace, dtype and device of ``like``."""
     xp = namespace(like)
     return xp.asarray(values, dtype=like.dtype, device=device(like))
+
+
+def to_numpy(A: Array) -> np.ndarray:
+    """A small array on the host."""
+    if hasattr(A, "get"):  # cupy
+        return A.get()
+    return np.asarray(A.cpu() if hasattr(A, "cpu") else A)
 
 
 def cross(A: Array, B: Array) -> Array:
@@ -152,9 +161,16 @@ def orthonormalize(Y: Array) -> Array:
     Householder QR completes a rank-deficient Y by itself; an implicit one loses the null columns.
     """
     if is_implicit(Y):
-        sigma, V = right_singular(Y)
-        keep = int(namespace(sigma).sum(namespace(sigma).astype(sigma > 0, sigma.dtype)))
-        return Y @ (V[:, :keep] / sigma[None, :keep])
+        for _ in range(
+            2
+        ):  # once leaves it orthonormal to eps cond(Y)^2 only: the Gram matrix squares
+            sigma, V = right_singular(Y)
+            xp = namespace(sigma)
+            keep = int(xp.sum(xp.astype(sigma > 0, xp.int64)))
+            Y = Y @ (V[:, :keep] / sigma[None, :keep])
+            if keep == 0:
+                break
+        return Y
     return namespace(Y).linalg.qr(Y, mode="reduced")[0]
 
 

@@ -80,4 +80,8 @@ class DCProblem:
         rows = self.X.shape[0] if self.X.implicit else self.X.shape[1]
         W = self.X.asarray(rng.standard_normal((rows, s)))
         W = orthonormalize(self.X.T @ W if self.X.implicit else W)
-        return W if self.G(W) < np.inf else self.G.prox(W, 1.0)
+        if self.G(W) == np.inf and self.G.has_prox:
+            return self.G.prox(W, 1.0)
+        while self.G(W) == np.inf:
+            W = W / 2
+        return W

@@ -16,6 +16,9 @@ from ..solvers import SOLVERS, Ritz, rayleigh_ritz, solve
 from ..solvers.direct import gram_ritz, lapack_ritz
 from ..solvers.solve import as_solver
 
+#: The solvers of PCA's DC problems; IRLS is for the robust ones.
+ITERATIVE = tuple(name for name in SOLVERS if name != "irls")
+
 #: Direct solvers are exact and, up to this size of the smaller side, quick.
 DIRECT_LIMIT = 2000
 
@@ -59,12 +62,13 @@ def leading_subspace(
     elif formulation is not None and solver in ("lapack", "gram"):
         raise ValueError(
             f"solver={solver!r} computes components directly and takes no formulation; "
-            f"drop formulation={formulation!r}, or choose one of {', '.join(SOLVERS)}"
+            f"drop formulation={formulation!r}, or choose one of {', '.join(ITERATIVE)}"
         )
     name = solver if isinstance(solver, str) else type(solver).__name__
     problem = as_problem("l" if formulation is None else formulation, X)
     result = solve_quietly(problem, as_solver(solver), s, tol=tol, max_iter=max_iter, seed=seed)
-    ritz = rayleigh_ritz(X, right_basis(X, problem, result.W))
+    W, operator = tested(problem, result.W)
+    ritz = rayleigh_ritz(X, X.rmatmul(W) if operator is X.T else W)
     warn_above(ritz.residual, tol, name, max_iter, stacklevel=5)
     return Subspace(ritz, name, result.iterations)
 
@@ -91,9 +95,11 @@ def solve_quietly(
         return solve(problem, solver, s=s, tol=tol, max_iter=max_iter, random_state=seed)
 
 
-def right_basis(X: Operator, problem: DCProblem, W: Array) -> Array:
-    """A basis in the space of X's rows from the variable of a problem on X or on X^T."""
-    return X.rmatmul(W) if problem.X is X.T else W
+def tested(problem: DCProblem, W: Array) -> tuple[Array, Operator]:
+    """What ``tol`` was asked of, W or the image of a dual variable, and the operator it belongs to."""
+    if problem.F.one_pass or not problem.dual.F.one_pass:
+        return W, problem.X
+    return problem.to_dual(W), problem.X.T
 
 
 def warn_above(residual: float, tol: float, name: str, max_iter: int, stacklevel: int) -> None:

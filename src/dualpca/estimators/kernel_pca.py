@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from numbers import Integral, Real
 from typing import Any
 
@@ -13,11 +14,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..linalg import Array, is_implicit
 from ..operators import Centered, Kernel, Operator, as_operator, centered
-from ..solvers import SOLVERS, Ritz, rayleigh_ritz
+from ..solvers import Ritz, rayleigh_ritz
 from ..solvers.direct import leading_eigenvectors
 from ..solvers.solve import as_solver
 from ._data import check_number, seed, validated
-from ._subspace import DIRECT_LIMIT, as_problem, solve_quietly, warn_above
+from ._subspace import (
+    DIRECT_LIMIT,
+    ITERATIVE,
+    as_problem,
+    solve_quietly,
+    tested,
+    warn_above,
+)
 
 __all__ = ["KernelPCA"]
 
@@ -98,7 +106,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         "coef0": [Interval(Real, None, None, closed="neither")],
         "kernel_params": [dict, None],
         "center": ["boolean"],
-        "solver": [StrOptions({"auto", "lapack", *SOLVERS} - {"irls"}), callable],
+        "solver": [StrOptions({"auto", "lapack", *ITERATIVE}), callable],
         "formulation": [str, callable, None],
         "tol": [Interval(Real, 0, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -170,7 +178,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         ritz = self._nothing(Xc, s) if total <= noise else self._eigenpairs(Xc, s)
         self.residual_ = ritz.residual
         self._set_eigenpairs(ritz, total)
-        self.X_fit_ = X
+        self.X_fit_ = X if self.kernel == "precomputed" or isinstance(X, np.memmap) else X.copy()
         if isinstance(Xc, Centered):
             image = Xc.center.image[:, 0]
             self._row_mean, self._all_mean = image, float(image.mean())
@@ -215,15 +223,17 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             if self.formulation is not None:
                 raise ValueError(
                     f"solver='lapack' takes no formulation; drop formulation={self.formulation!r}, "
-                    f"or choose one of {', '.join(SOLVERS)}"
+                    f"or choose one of {', '.join(ITERATIVE)}"
                 )
             self.solver_, self.n_iter_ = "lapack", 1
             ritz = rayleigh_ritz(Xc.T, Xc.asarray(leading_eigenvectors(Xc.kernel(), s)))
             # An eigendecomposition can miss by more than rounding only where eigenvalues are negative.
             if ritz.residual > (5e-3 if "float32" in str(ritz.theta.dtype) else 1e-5):
-                raise ValueError(
-                    f"kernel={self.kernel!r} is not symmetric positive semidefinite on this data; "
-                    "use another kernel or other parameters, or ask for fewer n_components"
+                warnings.warn(
+                    f"kernel={self.kernel!r} is not symmetric positive semidefinite on this data, and "
+                    "components with negative eigenvalues come out as zero; use other parameters, or "
+                    "ask for fewer n_components",
+                    stacklevel=3,
                 )
             return ritz
         self.solver_ = solver if isinstance(solver, str) else type(solver).__name__
@@ -237,7 +247,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             seed=seed(self.random_state),
         )
         self.n_iter_ = result.iterations
-        H = Xc @ result.W if is_implicit(result.W) else result.W
+        W, _ = tested(problem, result.W)
+        H = Xc @ W if is_implicit(W) else W
         # An implicit W has no more columns than K has rank; the QR completes the null ones.
         H = np.pad(H, ((0, 0), (0, s - H.shape[1])))
         ritz = rayleigh_ritz(Xc.T, H)

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..linalg import Array, namespace
 from ..operators import Operator, as_operator, centered
-from ..solvers import SOLVERS, Ritz
+from ..solvers import Ritz
 from ._data import (
     check_number,
     check_same_kind,
@@ -25,7 +25,7 @@ from ._data import (
     validated,
 )
 from ._mle import minka_dimension
-from ._subspace import leading_subspace
+from ._subspace import ITERATIVE, leading_subspace
 
 __all__ = ["PCA"]
 
@@ -98,7 +98,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         ],
         "whiten": ["boolean"],
         "center": ["boolean"],
-        "solver": [StrOptions({"auto", "lapack", "gram", *SOLVERS} - {"irls"}), callable],
+        "solver": [StrOptions({"auto", "lapack", "gram", *ITERATIVE}), callable],
         "formulation": [str, callable, None],
         "tol": [Interval(Real, 0, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -206,7 +206,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         ratio = variance / total if total > 0 else variance
         n = ritz.theta.shape[0]
         if self.n_components == "mle":
-            n = minka_dimension(np.asarray(variance, dtype=np.float64), N)
+            n = minka_dimension(np.array([float(v) for v in variance]), N)
         elif self.n_components is not None and not isinstance(self.n_components, Integral):
             reached = xp.cumulative_sum(ratio) <= self.n_components
             n = min(n, int(xp.sum(xp.astype(reached, xp.int64))) + 1)
@@ -242,12 +242,15 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _scale(self) -> Array:
         """What the axes are divided by: standard deviations where whitening, else 1."""
         xp = namespace(self.explained_variance_)
+        one = xp.ones_like(self.explained_variance_)
         if not self.whiten:
-            return xp.ones_like(self.explained_variance_)[:, None]
-        # A direction without variance has no scale: its scores stay 0 instead of 0/0.
-        floor = float(xp.finfo(self.explained_variance_.dtype).eps)
+            return one[:, None]
+        # A direction without variance has no scale but the largest: its scores stay 0, not 0/0.
         deviation = xp.sqrt(self.explained_variance_)
-        return xp.clip(deviation, floor, None)[:, None]
+        top = float(deviation[0])
+        size = max(self.n_samples_, self.n_features_in_)
+        floor = float(xp.finfo(deviation.dtype).eps) * size * top
+        return xp.where(deviation > floor, deviation, one * (top if top > 0 else 1.0))[:, None]
 
     def inverse_transform(self, X: Any) -> Array:
         """Rows from scores: the nearest points of the principal subspace, in the data's units.

@@ -72,9 +72,9 @@ def centered(X: Operator) -> Operator:
     total, energy = X.column_sums()
     mean = total / N
     offset = float(N * (mean @ mean))
-    column = X.asarray(mean)[:, None]
     # The correction keeps eps * offset / spread of relative accuracy: 5e-7 here, 2e-13 in float64.
     limit = 4.0 if "float32" in str(X.dtype) else 1e3
     if offset > limit * max(energy - offset, 0.0) and not X.sparse:
-        return Shifted(X, column)
+        return Shifted(X, mean[:, None])
+    column = X.asarray(mean)[:, None]
     return Centered(X, column, column * float(N), max(energy - offset, 0.0))

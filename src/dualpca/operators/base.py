@@ -125,6 +125,9 @@ class Transposed(Operator):
             "pass the transposed data itself"
         )
 
+    def energy(self) -> float:
+        return self.X.energy()
+
     def gram(self, weights: Array | None = None) -> Array:
         if weights is not None:
             raise TypeError("weights of the columns of X; pass the transposed data itself")

@@ -111,7 +111,13 @@ class Kernel(Operator):
     def from_matrix(cls, K: Any) -> Kernel:
         """K at hand."""
         matrix = Matrix(K)
-        return cls(matrix, lambda: array_namespace(matrix.data).linalg.diagonal(matrix.data))
+
+        def diagonal() -> Array:
+            if matrix.sparse:
+                return matrix.data.diagonal()
+            return array_namespace(matrix.data).linalg.diagonal(matrix.data)
+
+        return cls(matrix, diagonal)
 
     @classmethod
     def from_function(cls, kernel: Callable[[Any, Any], Any], X: Any) -> Kernel:

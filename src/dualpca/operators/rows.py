@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from array_api_compat import array_namespace, device, is_numpy_array
+from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array
 
-from ..linalg import Array
+from ..linalg import Array, max_abs
 from .base import Operator, RowMap, split
 
 #: Rows are swept in blocks of about this size: the second product then reads from the cache, which
@@ -31,6 +31,11 @@ def as_float(data: Any) -> Any:
         return data.astype(np.float64)
     xp = array_namespace(data)
     return xp.astype(data, xp.float64)
+
+
+def compressed(data: Any) -> Any:
+    """Sparse data of other formats as CSR: only CSR and CSC have fast products and row slices."""
+    return data.tocsr() if sp.issparse(data) and data.format not in ("csr", "csc") else data
 
 
 def as_float64(block: Any) -> Any:
@@ -73,7 +78,7 @@ class RowBlocked(Operator):
         return parts[0] if len(parts) == 1 else array_namespace(*parts).concat(parts, axis=0)
 
     def rmatmul(self, H: Array) -> Array:
-        return sum_up(block.T @ H[rows] for rows, block in self._read())
+        return sum_up(block.T @ H[rows, :] for rows, block in self._read())
 
     def sweep(self, W: Array, row_map: RowMap | None = None) -> Any:
         Z: Any = None
@@ -140,7 +145,7 @@ class Matrix(RowBlocked):
             raise ValueError(
                 f"X has {data.ndim} dimension(s); expected a matrix, N rows by d columns"
             )
-        self.data = as_float(data)
+        self.data = as_float(compressed(data))
         self._transpose = transpose
         super().__init__(tuple(data.shape), self.data.dtype, counter)
 
@@ -180,8 +185,10 @@ class Matrix(RowBlocked):
     def asarray(self, values: Any) -> Array:
         if self.sparse:
             return np.asarray(values, dtype=self.dtype)
+        # An array stays in its namespace: numpy cannot read one on a GPU.
+        values = values if is_array_api_obj(values) else np.asarray(values)
         xp = array_namespace(self.data)
-        return xp.asarray(np.asarray(values), dtype=self.dtype, device=device(self.data))
+        return xp.asarray(values, dtype=self.dtype, device=device(self.data))
 
 
 class Blocks(RowBlocked):
@@ -200,11 +207,18 @@ class Blocks(RowBlocked):
     ) -> None:
         if len(blocks) == 0:
             raise ValueError("blocks is empty; give at least one row block")
-        self._blocks = list(blocks)
+        self._blocks = [block if callable(block) else compressed(block) for block in blocks]
         if shapes is None:
-            shapes = [self._load(block).shape for block in self._blocks]
-        if dtype is None:
-            dtype = as_float(self._load(self._blocks[0])[:0]).dtype
+            found = [_shape_and_dtype(self._load(block)) for block in self._blocks]
+            shapes = [shape for shape, _ in found]
+            dtype = np.result_type(*(kind for _, kind in found)) if dtype is None else dtype
+        elif dtype is None:
+            dtype = _shape_and_dtype(self._load(self._blocks[0]))[1]
+        if len(shapes) != len(self._blocks):
+            raise ValueError(
+                f"there are {len(self._blocks)} blocks and {len(shapes)} shapes; "
+                "give one shape for each block"
+            )
         if len({columns for _, columns in shapes}) > 1:
             raise ValueError(
                 f"the row blocks have {sorted({c for _, c in shapes})} columns; "
@@ -215,11 +229,11 @@ class Blocks(RowBlocked):
 
     @property
     def sparse(self) -> bool:
-        return sp.issparse(self._blocks[0])
+        return sp.issparse(self._load(self._blocks[0]))
 
     @staticmethod
     def _load(block: Any) -> Any:
-        return block() if callable(block) else block
+        return compressed(block()) if callable(block) else block
 
     def blocks(self) -> Iterator[tuple[slice, Any]]:
         d = self.shape[1]
@@ -241,12 +255,24 @@ class Shifted(RowBlocked):
     def __init__(self, X: RowBlocked, center: Array) -> None:
         super().__init__(X.shape, X.dtype, X._counter)
         self._base = X
-        self.center = center
         self.asarray = X.asarray  # type: ignore[method-assign]
+        # A float64 c is subtracted from float32 rows in two parts: its rounding, the same in every
+        # row, would be as large as the spread where the mean is 1e7 times that.
+        self.center = X.asarray(center)
+        self._rest = X.asarray(center - self.center)
+        self._exact = max_abs(self._rest) == 0
 
     def blocks(self) -> Iterator[tuple[slice, Any]]:
         for rows, block in self._base.blocks():
-            yield rows, block - self.center.T
+            shifted = block - self.center.T
+            yield rows, shifted if self._exact else shifted - self._rest.T
+
+
+def _shape_and_dtype(block: Any) -> tuple[tuple[int, ...], Any]:
+    if len(block.shape) != 2:
+        raise ValueError(f"a row block has {len(block.shape)} dimension(s); expected a matrix")
+    head = block[:0]
+    return tuple(block.shape), as_float(head if sp.issparse(head) else np.asarray(head)).dtype
 
 
 def sum_up(parts: Iterator[Any]) -> Any:
@@ -278,6 +304,9 @@ def _row_norms(block: Any) -> Array:
 
 def _moments(block: Any) -> tuple[Array, float]:
     if sp.issparse(block):
+        if not block.has_canonical_format:  # entries stored in parts are squared after summing
+            block = block.copy()
+            block.sum_duplicates()
         data = np.asarray(block.data, dtype=np.float64)
         return np.asarray(block.sum(axis=0, dtype=np.float64)).ravel(), float(data @ data)
     wide = as_float64(block)

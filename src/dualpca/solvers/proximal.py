@@ -6,6 +6,7 @@ first step, the same adaptive halving, the same line search and the same stoppin
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,8 +23,13 @@ def _eps(W: Array) -> float:
     return float(namespace(array).finfo(array.dtype).eps)
 
 
+def _require_prox(problem: DCProblem) -> None:
+    if not problem.G.has_prox:
+        raise TypeError(f"{problem.G!r} has no proximal map here; use the 'dca' solver")
+
+
 def _first_step(point: Point) -> float:
-    """1/L0 with ``L0 = ||grad f(W + 1) - grad f(W)||_F / ||1||_F``, 1 being added to every entry."""
+    """1/L0, ``L0 = ||grad f(W + 1) - grad f(W)||_F / ||1||_F``, 1 being added to every entry."""
     W = point.W
     if is_implicit(W):
         array = W.coefficients
@@ -31,6 +37,9 @@ def _first_step(point: Point) -> float:
     else:
         ones = namespace(W).ones_like(W)
     shifted = Point(point.problem, W + ones)
+    while shifted.F == math.inf:  # outside the domain of a row function: a smaller shift
+        ones = ones / 2
+        shifted = Point(point.problem, W + ones)
     L0 = norm(shifted.Z - point.Z) / norm(ones)
     return 1 / L0 if L0 > 0 else 1.0
 
@@ -87,6 +96,7 @@ class ProximalGradient:
     minimum_gamma: float = 1e-7
 
     def __call__(self, problem: DCProblem, W: Array) -> Iterator[Iterate]:
+        _require_prox(problem)
         point = Point(problem, W)
         gamma = _first_step(point) if self.gamma is None else self.gamma
         while True:
@@ -123,6 +133,7 @@ class ZeroFPR:
     minimum_gamma: float = 1e-7
 
     def __call__(self, problem: DCProblem, W: Array) -> Iterator[Iterate]:
+        _require_prox(problem)
         point = Point(problem, W)
         gamma = self.alpha * _first_step(point) if self.gamma is None else self.gamma
         step = _Step(point, gamma, self.alpha)
@@ -151,7 +162,7 @@ class ZeroFPR:
         for k in range(1, self.max_backtracks + 1):
             point = Point(bar.problem, bar.W + tau * direction) if tau else bar
             trial = _Step(point, step.gamma, self.alpha)
-            if trial.envelope <= threshold:
+            if -math.inf < trial.envelope <= threshold:
                 break
             tau = 0.0 if k >= self.max_backtracks - 1 else tau / 2
         return trial

@@ -1,0 +1,593 @@
+"""KernelPCA against scikit-learn and LAPACK, over kernels, solvers and formulations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.decomposition import KernelPCA as Oracle
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.metrics.pairwise import (
+    additive_chi2_kernel,
+    chi2_kernel,
+    laplacian_kernel,
+    pairwise_kernels,
+)
+
+from dualpca import (
+    DCA,
+    PCA,
+    Ball,
+    DCProblem,
+    HalfSquare,
+    KernelPCA,
+    Lp,
+    Power,
+    Spectral,
+    ZeroFPR,
+    formulation,
+)
+
+ITERATIVE = ["dca", "proximal_gradient", "zerofpr", "simultaneous"]
+SOLVERS = ["auto", "lapack", *ITERATIVE]
+LETTERS = ["d", "l", "g", "m", "n", "o", "p", "q", "k", "holder_dual"]
+WAYS = [(solver, None) for solver in SOLVERS] + [
+    (solver, letter) for solver in ITERATIVE for letter in ("g", "n", "o", "k")
+]
+
+
+def rows(N=40, d=6, seed=0, dtype=np.float64):
+    """Positive rows, so that the chi2 kernels take them too, of three unequal clusters."""
+    rng = np.random.default_rng(seed)
+    centres = np.random.default_rng(9).uniform(1, 4, (3, d))
+    spread = np.geomspace(1.0, 0.1, d)
+    X = centres[rng.integers(0, 3, N)] + spread * rng.uniform(-1, 1, (N, d))
+    return X.astype(dtype)
+
+
+def precise(s=None, **options):
+    return KernelPCA(s, **{"tol": 1e-10, "max_iter": 50_000, "random_state": 0, **options})
+
+
+def aligned(A, reference):
+    """The columns of A with the signs of the reference's."""
+    return A * np.where(np.sum(A * reference, axis=0) < 0, -1, 1)
+
+
+def assert_same_model(kpca, oracle, X, fresh, rtol=1e-6):
+    scale = oracle.eigenvalues_[0]
+    assert kpca.eigenvalues_.shape == oracle.eigenvalues_.shape
+    assert_allclose(kpca.eigenvalues_, oracle.eigenvalues_, rtol=0, atol=rtol * scale)
+    expected = oracle.eigenvectors_
+    assert_allclose(aligned(kpca.eigenvectors_, expected), expected, rtol=0, atol=10 * rtol)
+    top = np.sqrt(scale)
+    for new in (X, fresh):
+        expected = oracle.transform(new)
+        scores = kpca.transform(new)
+        assert_allclose(aligned(scores, expected), expected, rtol=0, atol=10 * rtol * top)
+
+
+def squared_product(x, y, power=2):
+    """A kernel of two rows, with a parameter."""
+    return float(x @ y) ** power
+
+
+KERNELS = {
+    "linear": {"kernel": "linear"},
+    "poly": {"kernel": "poly", "gamma": 0.1, "degree": 3, "coef0": 1},
+    "poly of other parameters": {"kernel": "poly", "degree": 2, "coef0": 0.5},
+    "rbf": {"kernel": "rbf"},
+    "rbf with gamma": {"kernel": "rbf", "gamma": 0.5},
+    "sigmoid": {"kernel": "sigmoid", "gamma": 0.01, "coef0": 0.1},
+    "cosine": {"kernel": "cosine"},
+    "function": {"kernel": squared_product},
+    "function with parameters": {"kernel": squared_product, "kernel_params": {"power": 3}},
+}
+
+
+@pytest.mark.parametrize("case", KERNELS)
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_agrees_with_scikit_learn(case, solver):
+    X, fresh = rows(), rows(15, seed=1)
+    kpca = precise(3, solver=solver, **KERNELS[case])
+    scores = kpca.fit_transform(X)
+    oracle = Oracle(3, eigen_solver="dense", **KERNELS[case]).fit(X)
+    assert_same_model(kpca, oracle, X, fresh)
+    assert_allclose(scores, kpca.transform(X), rtol=0, atol=1e-8 * np.abs(scores).max())
+    assert kpca.residual_ <= 1.01e-10
+    assert kpca.n_features_in_ == 6
+
+
+def test_polynomial_is_poly():
+    X = rows()
+    assert_array_equal(*(KernelPCA(2, kernel=k).fit_transform(X) for k in ("poly", "polynomial")))
+
+
+@pytest.mark.parametrize("kernel", [chi2_kernel, additive_chi2_kernel, laplacian_kernel])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_kernels_that_scikit_learn_has_elsewhere(kernel, solver):
+    X, fresh = rows(), rows(15, seed=1)
+    name = kernel.__name__.removesuffix("_kernel")
+    kpca = precise(3, kernel=name, solver=solver).fit(X)
+    gamma = {} if name == "additive_chi2" else {"gamma": 1 / 6}
+    oracle = Oracle(3, kernel="precomputed", eigen_solver="dense").fit(kernel(X, **gamma))
+    expected = oracle.transform(kernel(fresh, X, **gamma))
+    assert_allclose(kpca.eigenvalues_, oracle.eigenvalues_, rtol=1e-6)
+    assert_allclose(aligned(kpca.transform(fresh), expected), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_precomputed(solver):
+    X, fresh = rows(), rows(15, seed=1)
+    K, new = (pairwise_kernels(A, X, metric="rbf", gamma=0.2) for A in (X, fresh))
+    kpca = precise(3, kernel="precomputed", solver=solver).fit(K)
+    assert_same_model(kpca, Oracle(3, kernel="precomputed", eigen_solver="dense").fit(K), K, new)
+    direct = precise(3, kernel="rbf", gamma=0.2, solver=solver).fit(X)
+    expected = direct.transform(fresh)
+    assert_allclose(aligned(kpca.transform(new), expected), expected, atol=1e-7)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf", "poly", "cosine"])
+@pytest.mark.parametrize("remove_zero_eig", [False, True])
+def test_all_components(kernel, remove_zero_eig):
+    X, fresh = rows(25), rows(10, seed=1)
+    kpca = KernelPCA(kernel=kernel, remove_zero_eig=remove_zero_eig).fit(X)
+    oracle = Oracle(kernel=kernel, eigen_solver="dense").fit(X)
+    assert_allclose(kpca.eigenvalues_, oracle.eigenvalues_, atol=1e-6 * oracle.eigenvalues_[0])
+    assert np.all(kpca.eigenvalues_ > 0)
+    assert_allclose(kpca.explained_variance_ratio_.sum(), 1, rtol=1e-6)
+    # Distances in feature space need no choice of signs or of axes within near ties.
+    ours, theirs = (A @ A.T for A in (kpca.transform(fresh), oracle.transform(fresh)))
+    assert_allclose(ours, theirs, atol=1e-6 * np.abs(theirs).max())
+
+
+@pytest.mark.parametrize("solver", ["auto", *ITERATIVE])
+@pytest.mark.parametrize("letter", LETTERS)
+@pytest.mark.parametrize("kernel", ["rbf", "poly", "linear"])
+def test_every_formulation_gives_the_same_components(letter, solver, kernel):
+    X, fresh = rows(), rows(15, seed=1)
+    options = {"kernel": kernel, "gamma": None if kernel == "linear" else 0.1}
+    kpca = precise(3, formulation=letter, solver=solver, **options).fit(X)
+    oracle = Oracle(3, eigen_solver="dense", **options).fit(X)
+    assert_same_model(kpca, oracle, X, fresh)
+    assert kpca.residual_ <= 1.01e-10
+    assert kpca.solver_ == ("dca" if solver == "auto" else solver)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        lambda X: formulation("k", X),
+        lambda X: DCProblem(Spectral(Power(3)), HalfSquare(Lp(2)), X),
+        lambda X: DCProblem(Spectral(Power(3)), HalfSquare(Lp(2)), X).dual,
+    ],
+    ids=["k", "Schatten 3", "its dual"],
+)
+def test_formulation_of_your_own(chosen):
+    X, fresh = rows(), rows(15, seed=1)
+    kpca = precise(3, kernel="rbf", formulation=chosen).fit(X)
+    assert_same_model(kpca, Oracle(3, kernel="rbf", eigen_solver="dense").fit(X), X, fresh)
+
+
+@pytest.mark.parametrize("solver", [DCA(), ZeroFPR(memory=3)], ids=lambda s: type(s).__name__)
+def test_solver_objects(solver):
+    X, fresh = rows(), rows(15, seed=1)
+    kpca = precise(3, kernel="rbf", solver=solver).fit(X)
+    assert_same_model(kpca, Oracle(3, kernel="rbf", eigen_solver="dense").fit(X), X, fresh)
+    assert kpca.solver_ == type(solver).__name__
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("kernel", ["rbf", "poly", "linear"])
+def test_uncentred_agrees_with_eigh(solver, kernel):
+    X, fresh = rows(), rows(15, seed=1)
+    kpca = precise(2, kernel=kernel, gamma=0.1, center=False, solver=solver)
+    scores = kpca.fit_transform(X)
+    parameters = {} if kernel == "linear" else {"gamma": 0.1}
+    K = pairwise_kernels(X, metric=kernel, **parameters)
+    theta, U = (A[..., ::-1][..., :2] for A in np.linalg.eigh(K))
+    assert_allclose(kpca.eigenvalues_, theta, rtol=1e-6)
+    assert_allclose(aligned(kpca.eigenvectors_, U), U, atol=1e-6)
+    assert_allclose(aligned(scores, U), U * np.sqrt(theta), atol=1e-6 * np.sqrt(theta[0]))
+    new = pairwise_kernels(fresh, X, metric=kernel, **parameters) @ U / np.sqrt(theta)
+    assert_allclose(aligned(kpca.transform(fresh), new), new, atol=1e-6 * np.sqrt(theta[0]))
+    assert_allclose(kpca.explained_variance_ratio_, theta / np.trace(K), rtol=1e-6)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("shape", [(40, 6), (8, 30)], ids=["tall", "wide"])
+@pytest.mark.parametrize("center", [True, False])
+def test_linear_kernel_is_pca(solver, shape, center):
+    X, fresh = rows(*shape), rows(15, shape[1], seed=1)
+    kpca = precise(2, kernel="linear", solver=solver, center=center).fit(X)
+    pca = PCA(2, center=center, solver="lapack").fit(X)
+    for A in (X, fresh):
+        expected = pca.transform(A)
+        assert_allclose(aligned(kpca.transform(A), expected), expected, atol=1e-6)
+    N = shape[0]
+    assert_allclose(kpca.eigenvalues_, pca.singular_values_**2, rtol=1e-6)
+    assert_allclose(kpca.explained_variance_ * N, pca.explained_variance_ * (N - 1), rtol=1e-6)
+    assert_allclose(kpca.explained_variance_ratio_, pca.explained_variance_ratio_, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_array, sp.csr_matrix])
+@pytest.mark.parametrize("kernel", ["linear", "rbf", "poly"])
+@pytest.mark.parametrize("solver", ["lapack", "dca", "zerofpr"])
+def test_sparse_agrees_with_dense(kind, kernel, solver):
+    rng = np.random.default_rng(0)
+    X, fresh = (A * (rng.random(A.shape) < 0.5) for A in (rows(), rows(15, seed=1)))
+    kpca = precise(2, kernel=kernel, solver=solver).fit(kind(X))
+    oracle = Oracle(2, kernel=kernel, eigen_solver="dense").fit(X)
+    assert_same_model(kpca, oracle, kind(X), fresh)
+    assert_allclose(kpca.transform(kind(fresh)), kpca.transform(fresh), atol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf", "poly", "precomputed"])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_float32_stays_float32_and_close(kernel, solver):
+    X, fresh = rows(dtype=np.float32), rows(15, seed=1, dtype=np.float32)
+    if kernel == "precomputed":
+        X, fresh = X @ X.T, fresh @ X.T
+    kpca = KernelPCA(2, kernel=kernel, solver=solver, tol=2e-5, max_iter=10_000, random_state=0)
+    scores = kpca.fit_transform(X)
+    oracle = Oracle(2, kernel=kernel, eigen_solver="dense").fit(X.astype(np.float64))
+    assert_same_model(kpca, oracle, X, fresh, rtol=2e-4)
+    for array in (scores, kpca.transform(fresh), kpca.eigenvalues_, kpca.eigenvectors_):
+        assert array.dtype == np.float32
+
+
+@pytest.mark.parametrize("library", ["torch", "array_api_strict"])
+def test_arrays_of_other_namespaces_become_numpy(library):
+    xp = pytest.importorskip(library)
+    X, fresh = rows(), rows(15, seed=1)
+    for kernel in ("linear", "rbf"):
+        here = KernelPCA(2, kernel=kernel).fit(X)
+        there = KernelPCA(2, kernel=kernel).fit(xp.asarray(X))
+        scores = there.transform(xp.asarray(fresh))
+        assert isinstance(scores, np.ndarray)
+        assert_allclose(scores, here.transform(fresh), atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int16])
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_memory_map(tmp_path, dtype, kernel):
+    X = (5 * rows()).astype(dtype)
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    oracle = Oracle(2, kernel=kernel, gamma=0.01, eigen_solver="dense").fit(X.astype(float))
+    for solver in ("lapack", "dca"):
+        kpca = KernelPCA(2, kernel=kernel, gamma=0.01, solver=solver, tol=1e-5, random_state=0)
+        assert_same_model(kpca.fit(mapped), oracle, mapped, mapped[:5], rtol=1e-3)
+
+
+@pytest.mark.parametrize(("solver", "letter"), WAYS)
+@pytest.mark.parametrize("kernel", ["rbf", "poly", "laplacian"])
+def test_blocks_of_the_kernel_equal_the_kernel_in_memory(monkeypatch, solver, letter, kernel):
+    X, fresh = rows(150), rows(15, seed=1)
+    options = {"kernel": kernel, "gamma": 0.1, "solver": solver, "formulation": letter}
+    held = precise(2, **options).fit(X)
+    monkeypatch.setattr("dualpca.estimators.kernel_pca.KERNEL_BYTES", 0)
+    monkeypatch.setattr("dualpca.operators.rows.BLOCK_BYTES", 1)
+    computed = precise(2, **options).fit(X)
+    assert_allclose(computed.eigenvalues_, held.eigenvalues_, rtol=1e-8)
+    assert_allclose(computed.transform(fresh), held.transform(fresh), atol=1e-6)
+
+
+def test_blocks_of_a_function_of_two_rows(monkeypatch):
+    X = rows(100)
+    held = precise(2, kernel=squared_product).fit(X)
+    monkeypatch.setattr("dualpca.estimators.kernel_pca.KERNEL_BYTES", 0)
+    monkeypatch.setattr("dualpca.operators.rows.BLOCK_BYTES", 1)
+    computed = precise(2, kernel=squared_product, solver="lapack").fit(X)
+    assert_allclose(computed.eigenvalues_, held.eigenvalues_, rtol=1e-10)
+    assert_allclose(computed.eigenvectors_, held.eigenvectors_, atol=1e-9)
+
+
+def test_blocks_are_computed_where_memory_is_short(monkeypatch):
+    import dualpca.estimators.kernel_pca as module
+
+    shapes = []
+
+    def spy(X, Y, **options):
+        shapes.append((X.shape[0], Y.shape[0]))
+        return pairwise_kernels(X, Y, **options)
+
+    monkeypatch.setattr(module, "KERNEL_BYTES", 0)
+    monkeypatch.setattr("dualpca.operators.rows.BLOCK_BYTES", 1)
+    monkeypatch.setattr(module, "pairwise_kernels", spy)
+    kpca = KernelPCA(2, kernel="rbf", solver="dca", random_state=0).fit(rows(300))
+    assert max(n for n, _ in shapes) <= 64
+    assert kpca.n_iter_ <= kpca.n_passes_ <= kpca.n_iter_ + 8
+
+
+@pytest.mark.parametrize("letter", ["l", "n", "p", "k", "g", "m", "o", "q"])
+def test_a_step_of_dca_is_one_product_with_the_kernel(letter):
+    kpca = KernelPCA(
+        3, kernel="rbf", solver="dca", formulation=letter, tol=1e-8, random_state=0
+    ).fit(rows())
+    assert kpca.n_iter_ > 10
+    assert kpca.n_iter_ <= kpca.n_passes_ <= kpca.n_iter_ + 8
+
+
+def with_duplicates():
+    """Five different rows, eight times each: the centred kernel has rank 4."""
+    return np.repeat(rows(5), 8, axis=0)
+
+
+@pytest.mark.parametrize(("solver", "letter"), WAYS)
+def test_more_components_than_the_rank(solver, letter):
+    X, fresh = with_duplicates(), rows(10, seed=1)
+    kpca = KernelPCA(
+        7,
+        kernel="rbf",
+        solver=solver,
+        formulation=letter,
+        tol=1e-8,
+        max_iter=50_000,
+        random_state=0,
+    )
+    scores = kpca.fit_transform(X)
+    new = kpca.transform(fresh)
+    assert scores.shape == (40, 7)
+    assert new.shape == (10, 7)
+    oracle = Oracle(4, kernel="rbf", eigen_solver="dense").fit(X)
+    assert_allclose(kpca.eigenvalues_[:4], oracle.eigenvalues_, rtol=1e-6)
+    assert_allclose(kpca.eigenvalues_[4:], 0, atol=1e-9 * oracle.eigenvalues_[0])
+    assert_allclose(scores[:, 4:], 0, atol=1e-4)
+    assert_allclose(
+        aligned(new[:, :4], oracle.transform(fresh)), oracle.transform(fresh), atol=1e-5
+    )
+    assert np.all(np.isfinite(new))
+    V = kpca.eigenvectors_
+    assert_allclose(V.T @ V, np.eye(7), atol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_zero_eigenvalues_of_a_direct_solver_give_zero_scores(kernel):
+    X = with_duplicates()
+    kpca = KernelPCA(7, kernel=kernel)
+    scores = kpca.fit_transform(X)
+    assert_array_equal(kpca.eigenvalues_[4:], 0)
+    assert_array_equal(scores[:, 4:], 0)
+    assert_array_equal(kpca.transform(rows(10, seed=1))[:, 4:], 0)
+    assert_allclose(kpca.explained_variance_ratio_.sum(), 1, rtol=1e-6)
+
+
+def test_zero_eigenvalues_are_removed_where_asked():
+    X = with_duplicates()
+    assert KernelPCA(7, kernel="rbf", remove_zero_eig=True).fit_transform(X).shape == (40, 4)
+    assert KernelPCA(kernel="rbf").fit_transform(X).shape == (40, 4)
+    names = KernelPCA(kernel="rbf").fit(X).get_feature_names_out()
+    assert list(names) == [f"kernelpca{i}" for i in range(4)]
+
+
+@pytest.mark.parametrize(("solver", "letter"), WAYS)
+@pytest.mark.parametrize("kernel", ["linear", "rbf", "poly", "cosine"])
+def test_equal_rows_have_no_variance(solver, letter, kernel):
+    X = np.full((12, 4), 0.3)
+    kpca = KernelPCA(2, kernel=kernel, solver=solver, formulation=letter, random_state=0)
+    assert_array_equal(kpca.fit_transform(X), np.zeros((12, 2)))
+    assert_array_equal(kpca.transform(rows(5, 4)), np.zeros((5, 2)))
+    assert kpca.residual_ == 0
+    assert np.all(np.isfinite(kpca.explained_variance_ratio_))
+
+
+def test_one_row():
+    kpca = KernelPCA(kernel="rbf").fit(rows(1))
+    assert_array_equal(kpca.transform(rows(3)), np.zeros((3, 1)))
+
+
+def test_more_components_than_rows_are_as_many_as_rows():
+    X = rows(6)
+    assert KernelPCA(50, kernel="rbf").fit_transform(X).shape == (6, 6)
+    assert Oracle(50, kernel="rbf").fit_transform(X).shape == (6, 6)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_signs_make_the_largest_entry_positive(solver):
+    for seed in range(5):
+        V = precise(3, kernel="rbf", solver=solver).fit(rows(seed=seed)).eigenvectors_
+        assert np.all(V[np.argmax(np.abs(V), axis=0), np.arange(3)] > 0)
+
+
+def independent_residual(kpca, X, **kernel):
+    K = pairwise_kernels(X, **kernel)
+    K = K - K.mean(axis=0) - K.mean(axis=1)[:, None] + K.mean()
+    V = kpca.eigenvectors_
+    Z = K @ V
+    return np.linalg.norm(Z - V * np.sum(V * Z, axis=0)) / np.linalg.norm(Z)
+
+
+@pytest.mark.parametrize("solver", ITERATIVE)
+@pytest.mark.parametrize("letter", LETTERS)
+@pytest.mark.parametrize("tol", [1e-2, 1e-6])
+def test_residual_is_what_it_says_and_within_tol(solver, letter, tol):
+    X = rows()
+    kpca = KernelPCA(
+        3, kernel="rbf", solver=solver, formulation=letter, tol=tol, max_iter=50_000, random_state=0
+    ).fit(X)
+    expected = independent_residual(kpca, X, metric="rbf", gamma=1 / 6)
+    assert kpca.residual_ <= 1.01 * tol
+    assert_allclose(kpca.residual_, expected, rtol=1e-5, atol=1e-12)
+
+
+@pytest.mark.parametrize("letter", ["g", "n", "o"])
+def test_too_few_iterations_warn_of_the_residual_reached(letter):
+    X = rows()
+    kpca = KernelPCA(
+        3, kernel="rbf", solver="dca", formulation=letter, tol=1e-9, max_iter=2, random_state=0
+    )
+    with pytest.warns(ConvergenceWarning, match="max_iter=2") as caught:
+        kpca.fit(X)
+    (warning,) = caught
+    assert f"{kpca.residual_:.1e}" in str(warning.message)
+    assert warning.filename == __file__
+    assert kpca.residual_ > 1e-9
+    assert kpca.n_iter_ == 2
+    assert_allclose(
+        kpca.residual_, independent_residual(kpca, X, metric="rbf", gamma=1 / 6), rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("solver", ITERATIVE)
+@pytest.mark.parametrize("letter", ["g", "n"])
+def test_random_state_decides_the_iterates(solver, letter):
+    def fit(seed):
+        return KernelPCA(
+            3, kernel="rbf", solver=solver, formulation=letter, tol=1e-2, random_state=seed
+        ).fit_transform(rows())
+
+    assert_array_equal(fit(3), fit(3))
+    assert not np.array_equal(fit(3), fit(4))
+
+
+def test_gamma_is_one_over_the_number_of_features_unless_given():
+    X = rows()
+    assert KernelPCA(2, kernel="rbf").fit(X).gamma_ == 1 / 6
+    assert KernelPCA(2, kernel="rbf", gamma=0.7).fit(X).gamma_ == 0.7
+
+
+def test_auto_iterates_where_there_are_many_rows(monkeypatch):
+    monkeypatch.setattr("dualpca.estimators.kernel_pca.DIRECT_LIMIT", 50)
+    X = rows(100)
+    assert KernelPCA(2, kernel="rbf", random_state=0).fit(X).solver_ == "dca"
+    assert KernelPCA(20, kernel="rbf", random_state=0).fit(X).solver_ == "lapack"
+    assert KernelPCA(2, kernel="rbf").fit(X[:50]).solver_ == "lapack"
+
+
+def test_indefinite_kernels_warn():
+    X = rows() - 2
+    with pytest.warns(UserWarning, match="kernel='sigmoid' is not symmetric positive semidefinite"):
+        kpca = KernelPCA(kernel="sigmoid").fit(X)
+    assert np.all(kpca.eigenvalues_ > 0)
+    K = np.diag([3.0, 2.0, -1.0])
+    with pytest.warns(UserWarning, match="fewer n_components"):
+        KernelPCA(3, kernel="precomputed", center=False).fit(K)
+    assert_allclose(KernelPCA(2, kernel="precomputed", center=False).fit(K).eigenvalues_, [3, 2])
+
+
+def test_data_are_left_alone():
+    X = rows()
+    for kernel in ("linear", "rbf", "precomputed"):
+        A = X @ X.T if kernel == "precomputed" else X.copy()
+        before = A.copy()
+        for solver in ("lapack", "dca", "zerofpr"):
+            KernelPCA(2, kernel=kernel, solver=solver, tol=1e-2, random_state=0).fit(A).transform(A)
+        assert_array_equal(A, before)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_changing_the_data_afterwards_changes_no_model(kernel):
+    X, fresh = rows(), rows(15, seed=1)
+    for data in (X, sp.csr_array(X)):
+        kpca = KernelPCA(2, kernel=kernel).fit(data)
+        before = kpca.transform(fresh)
+        data *= 0
+        assert_array_equal(kpca.transform(fresh), before)
+        X = rows()
+
+
+BAD_PARAMETERS = [
+    ({"n_components": 0}, "n_components.*0"),
+    ({"n_components": 0.5}, r"n_components.*0\.5"),
+    ({"n_components": "mle"}, "n_components.*'mle'"),
+    ({"n_components": True}, "n_components=True"),
+    ({"kernel": "gaussian"}, "kernel.*'rbf'.*'gaussian'"),
+    ({"kernel": 3}, "kernel.*3"),
+    ({"gamma": -1.0}, r"gamma.*-1\.0"),
+    ({"degree": -1}, "degree.*-1"),
+    ({"coef0": "one"}, "coef0.*'one'"),
+    ({"kernel_params": [1]}, r"kernel_params.*\[1\]"),
+    ({"center": 1}, "center.*1"),
+    ({"solver": "gram"}, "solver.*'lapack'.*'gram'"),
+    ({"solver": "irls"}, "solver.*'dca'.*'irls'"),
+    ({"formulation": "z"}, "formulation='z'.*choose one of d, l, g"),
+    ({"formulation": lambda X: None}, "formulation.*returned None.*DCProblem"),
+    ({"solver": "lapack", "formulation": "n"}, "solver='lapack'.*drop formulation='n'.*dca"),
+    ({"tol": -1.0}, r"tol.*-1\.0"),
+    ({"max_iter": 0}, "max_iter.*0"),
+    ({"random_state": "seed"}, "random_state.*'seed'"),
+    ({"remove_zero_eig": "yes"}, "remove_zero_eig.*'yes'"),
+    ({"n_jobs": 1.5}, r"n_jobs.*1\.5"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), BAD_PARAMETERS, ids=lambda p: str(p)[:40])
+def test_bad_parameters(options, message):
+    with pytest.raises((ValueError, TypeError), match=f"(?s){message}"):
+        KernelPCA(**options).fit(rows())
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        lambda X: DCProblem(Ball(Lp(1)), HalfSquare(Lp(2)), X),
+        lambda X: DCProblem(Power(4), HalfSquare(Lp(2)), X),
+        lambda X: DCProblem(Ball(Lp(np.inf)), Lp(2), X).dual,
+    ],
+    ids=["l1 ball", "power", "dual of the box"],
+)
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_formulations_that_are_not_unitarily_invariant_are_refused(chosen, kernel):
+    with pytest.raises(ValueError, match=r"not unitarily invariant.*Proposition 3\.5"):
+        KernelPCA(2, kernel=kernel, formulation=chosen).fit(rows())
+
+
+def with_entry(value):
+    A = rows()
+    A[3, 2] = value
+    return A
+
+
+BAD_DATA = {
+    "nan": (with_entry(np.nan), "NaN.*imputer"),
+    "inf": (with_entry(np.inf), "infinity"),
+    "sparse nan": (sp.csr_array(with_entry(np.nan)), "NaN.*imputer"),
+    "empty": (np.empty((0, 6)), r"0 sample.*minimum of 1"),
+    "no features": (np.empty((6, 0)), r"0 feature.*minimum of 1"),
+    "vector": (rows()[0], "Expected 2D array, got 1D"),
+    "strings": (np.array([["a", "b"], ["c", "d"]]), "convert string"),
+    "complex": (rows() * 1j, "Complex data not supported"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_DATA)
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_bad_data(case, kernel):
+    data, message = BAD_DATA[case]
+    with pytest.raises((ValueError, TypeError), match=f"(?s){message}"):
+        KernelPCA(1, kernel=kernel).fit(data)
+
+
+def test_precomputed_must_be_square_and_dense():
+    with pytest.raises(ValueError, match=r"kernel='precomputed'.*square.*\(40, 6\)"):
+        KernelPCA(2, kernel="precomputed").fit(rows())
+    with pytest.raises(TypeError, match=r"(?i)sparse"):
+        KernelPCA(2, kernel="precomputed").fit(sp.csr_array(np.eye(5)))
+    kpca = KernelPCA(2, kernel="precomputed").fit(np.eye(5))
+    with pytest.raises(ValueError, match=r"X has 4 features.*KernelPCA.*5 features"):
+        kpca.transform(np.ones((3, 4)))
+
+
+def test_negative_rows_are_refused_by_chi2():
+    with pytest.raises(ValueError, match="negative"):
+        KernelPCA(2, kernel="chi2").fit(-rows())
+
+
+def test_wrong_number_of_features():
+    kpca = KernelPCA(2, kernel="rbf").fit(rows())
+    with pytest.raises(ValueError, match=r"X has 5 features.*KernelPCA.*6 features"):
+        kpca.transform(np.ones((3, 5)))
+    with pytest.raises(ValueError, match=r"(?s)NaN.*imputer"):
+        kpca.transform(with_entry(np.nan))
+
+
+def test_unfitted():
+    with pytest.raises(NotFittedError, match="fit"):
+        KernelPCA(2).transform(rows())
+    kpca = KernelPCA(2, kernel="precomputed")
+    with pytest.raises(ValueError, match="square"):
+        kpca.fit(rows())
+    with pytest.raises(NotFittedError, match="fit"):
+        kpca.transform(rows())

@@ -1,0 +1,411 @@
+"""Laws of thin factors, explicit and implicit, against LAPACK."""
+
+import math
+
+import array_api_strict
+import numpy as np
+import pytest
+import torch
+
+from dualpca import Kernel, Lp, Spectral, as_operator, centered
+from dualpca.linalg import (
+    asarray_like,
+    cross,
+    eigh,
+    fix_signs,
+    gram,
+    inner,
+    is_implicit,
+    map_singular_values,
+    max_abs,
+    namespace,
+    norm,
+    orthonormalize,
+    residual,
+    right_singular,
+    singular_values,
+)
+
+SEEDS = [0, 1, 2]
+SHAPES = [(30, 5), (30, 1), (5, 5), (4, 9)]
+
+KINDS = {
+    "numpy": np.asarray,
+    "torch": torch.asarray,
+    "strict": array_api_strict.asarray,
+    "device": lambda A: array_api_strict.asarray(A, device=array_api_strict.Device("device1")),
+}
+
+
+def back(A):
+    """Any array as numpy."""
+    if isinstance(A, (np.ndarray, torch.Tensor)):
+        return np.asarray(A)
+    return np.asarray(A.to_device(array_api_strict.Device("CPU_DEVICE")))
+
+
+def with_singular_values(rng, shape, sigma):
+    U = np.linalg.qr(rng.standard_normal((shape[0], len(sigma))))[0]
+    V = np.linalg.qr(rng.standard_normal((shape[1], len(sigma))))[0]
+    return (U * sigma) @ V.T
+
+
+class Implicit:
+    """Thin factors W = Phi^T A whose entries are known to the test only."""
+
+    def __init__(self, rng, dtype="float64", centre=False):
+        Phi = rng.standard_normal((40, 30)).astype(dtype)
+        X = as_operator(Phi)
+        self.X = Kernel.linear(centered(X) if centre else X)
+        self.Phi = Phi.astype(np.float64)
+        if centre:
+            self.Phi -= self.Phi.mean(axis=0)
+
+    def factor(self, W):
+        """The implicit factor whose entries are W, which must lie in the span of the features."""
+        A = np.linalg.lstsq(self.Phi.T, W, rcond=None)[0]
+        return self.X.T @ A.astype(str(self.X.dtype))
+
+    def entries(self, W):
+        return self.Phi.T @ W.coefficients
+
+
+every_seed = pytest.mark.parametrize("seed", SEEDS)
+every_kind = pytest.mark.parametrize("kind", KINDS)
+every_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
+
+
+# Singular values and maps of them.
+
+
+@every_seed
+@every_kind
+@every_shape
+def test_right_singular(shape, kind, seed):
+    Y = np.random.default_rng(seed).standard_normal(shape)
+    sigma, V = (back(a) for a in right_singular(KINDS[kind](Y)))
+    expected = np.linalg.svd(Y, compute_uv=False)
+    np.testing.assert_allclose(sigma, expected, rtol=1e-12)
+    np.testing.assert_allclose(back(singular_values(KINDS[kind](Y))), expected, rtol=1e-12)
+    np.testing.assert_allclose(V.T @ V, np.eye(len(sigma)), atol=1e-13)
+    np.testing.assert_allclose(Y.T @ (Y @ V), V * sigma**2, atol=1e-12 * sigma[0] ** 2)
+
+
+@every_seed
+@pytest.mark.parametrize("centre", [False, True])
+def test_right_singular_of_implicit_factors(centre, seed):
+    rng = np.random.default_rng(seed)
+    space = Implicit(rng, centre=centre)
+    Y = space.X.T @ rng.standard_normal((40, 5))
+    explicit = space.entries(Y)
+    sigma, V = right_singular(Y)
+    np.testing.assert_allclose(sigma, np.linalg.svd(explicit, compute_uv=False), rtol=1e-10)
+    np.testing.assert_allclose(V.T @ V, np.eye(5), atol=1e-13)
+    np.testing.assert_allclose(
+        explicit.T @ (explicit @ V), V * sigma**2, atol=1e-10 * sigma[0] ** 2
+    )
+
+
+@every_seed
+def test_small_singular_values_keep_their_digits(seed):
+    """The R of a QR resolves what the Gram matrix squares away; the Gram matrix answers 0 there."""
+    rng = np.random.default_rng(seed)
+    exact = np.array([1.0, 1e-3, 1e-9, 1e-12])
+    Y = with_singular_values(rng, (30, 4), exact)
+    np.testing.assert_allclose(singular_values(Y), exact, rtol=0, atol=1e-15)
+    implicit = singular_values(Implicit(rng).factor(Y))
+    np.testing.assert_allclose(implicit[:2], exact[:2], rtol=1e-6)
+    np.testing.assert_array_equal(implicit[2:] < 1e-6, True)
+
+
+MAPS = {
+    "identity": lambda sigma: sigma,
+    "polar": lambda sigma: sigma * 0 + 1,
+    "cube": lambda sigma: sigma**3,
+    "affine": lambda sigma: 2 * sigma + 1,
+}
+every_map = pytest.mark.parametrize("f", MAPS.values(), ids=MAPS.keys())
+
+
+@every_seed
+@every_map
+@every_kind
+@every_shape
+def test_map_singular_values(shape, kind, f, seed):
+    Y = np.random.default_rng(seed).standard_normal(shape)
+    U, s, Vt = np.linalg.svd(Y, full_matrices=False)
+    Z, sigma = map_singular_values(KINDS[kind](Y), f)
+    np.testing.assert_allclose(back(sigma), s, rtol=1e-12)
+    np.testing.assert_allclose(back(Z), (U * f(s)) @ Vt, atol=1e-11 * f(s).max())
+
+
+@every_seed
+@pytest.mark.parametrize("centre", [False, True])
+@every_map
+def test_map_singular_values_of_implicit_factors(f, centre, seed):
+    rng = np.random.default_rng(seed)
+    space = Implicit(rng, centre=centre)
+    Y = space.X.T @ rng.standard_normal((40, 5))
+    U, s, Vt = np.linalg.svd(space.entries(Y), full_matrices=False)
+    Z, sigma = map_singular_values(Y, f)
+    assert is_implicit(Z)
+    np.testing.assert_allclose(sigma, s, rtol=1e-10)
+    np.testing.assert_allclose(space.entries(Z), (U * f(s)) @ Vt, atol=1e-9 * f(s).max())
+    np.testing.assert_allclose(space.X @ Z, space.Phi @ ((U * f(s)) @ Vt), atol=1e-7 * f(s).max())
+
+
+@every_seed
+def test_polar_factor_of_rank_deficient_input(seed):
+    """Completed to orthonormal columns where Y has entries; zero on the null space where implicit."""
+    rng = np.random.default_rng(seed)
+    Y = with_singular_values(rng, (30, 5), np.array([3.0, 2.0]))
+    U, _, Vt = np.linalg.svd(Y, full_matrices=False)
+    Z = map_singular_values(Y, MAPS["polar"])[0]
+    np.testing.assert_allclose(Z.T @ Z, np.eye(5), atol=1e-13)
+    np.testing.assert_allclose(np.sum(Z * Y), 5.0, rtol=1e-12)
+    space = Implicit(rng)
+    Z = map_singular_values(space.factor(Y), MAPS["polar"])[0]
+    np.testing.assert_allclose(space.entries(Z), U[:, :2] @ Vt[:2], atol=1e-10)
+
+
+@every_seed
+def test_zero_input(seed):
+    for Y in (np.zeros((30, 3)), Implicit(np.random.default_rng(seed)).factor(np.zeros((30, 3)))):
+        np.testing.assert_array_equal(singular_values(Y), 0)
+        assert norm(Y) == 0
+        assert residual(Y, Y) == 0
+        H = Spectral(Lp(1)).subgradient(Y)
+        assert np.isfinite(gram(H)).all()
+        assert norm(H) == pytest.approx(0 if is_implicit(Y) else math.sqrt(3))
+        Q = orthonormalize(Y)
+        columns = 0 if is_implicit(Y) else 3
+        np.testing.assert_allclose(gram(Q), np.eye(columns), atol=1e-13)
+
+
+# Orthonormal bases.
+
+
+SPECTRA = {
+    "full": np.array([3.0, 2.5, 2.0, 1.5, 1.0]),
+    "graded": 10.0 ** -np.arange(0, 10, 2),
+    "deficient": np.array([3.0, 2.0, 1.0, 0.0, 0.0]),
+    "large": 1e150 * np.array([3.0, 2.5, 2.0, 1.5, 1.0]),
+    "small": 1e-150 * np.array([3.0, 2.5, 2.0, 1.5, 1.0]),
+}
+
+
+@every_seed
+@every_kind
+@pytest.mark.parametrize("spectrum", SPECTRA)
+def test_orthonormalize(spectrum, kind, seed):
+    Y = with_singular_values(np.random.default_rng(seed), (30, 5), SPECTRA[spectrum])
+    Q = back(orthonormalize(KINDS[kind](Y)))
+    np.testing.assert_allclose(Q.T @ Q, np.eye(5), atol=1e-13)
+    size = np.abs(Y).max()
+    np.testing.assert_allclose(Q @ (Q.T @ (Y / size)), Y / size, atol=1e-13)
+
+
+@every_seed
+@pytest.mark.parametrize("condition", [1.0, 1e2, 1e4, 1e6])
+def test_orthonormalize_implicit_factors(condition, seed):
+    """Orthonormal whatever the condition, as far as the Gram matrix sees the columns at all."""
+    rng = np.random.default_rng(seed)
+    space = Implicit(rng)
+    Y = with_singular_values(rng, (30, 5), np.geomspace(1, 1 / condition, 5))
+    Q = orthonormalize(space.factor(Y))
+    assert Q.shape[1] == 5
+    Q = space.entries(Q)
+    np.testing.assert_allclose(Q.T @ Q, np.eye(5), atol=1e-13 * (10 + condition))
+    np.testing.assert_allclose(Q @ (Q.T @ Y), Y, atol=1e-12)
+
+
+@every_seed
+def test_orthonormalize_drops_the_null_columns_of_implicit_factors(seed):
+    rng = np.random.default_rng(seed)
+    space = Implicit(rng)
+    Y = with_singular_values(rng, (30, 5), np.array([3.0, 2.0, 1.0]))
+    W = orthonormalize(space.factor(Y))
+    assert W.coefficients.shape == (40, 3)
+    Q = space.entries(W)
+    np.testing.assert_allclose(Q.T @ Q, np.eye(3), atol=1e-12)
+    np.testing.assert_allclose(Q @ (Q.T @ Y), Y, atol=1e-12)
+    np.testing.assert_allclose(gram(W), np.eye(3), atol=1e-12)
+
+
+@every_seed
+@every_kind
+def test_eigh_is_decreasing(kind, seed):
+    A = np.random.default_rng(seed).standard_normal((6, 6))
+    values, vectors = (back(a) for a in eigh(KINDS[kind](A)))  # its symmetric part
+    assert (np.diff(values) <= 0).all()
+    symmetric = (A + A.T) / 2
+    np.testing.assert_allclose(values, np.linalg.eigvalsh(symmetric)[::-1], atol=1e-13)
+    np.testing.assert_allclose(symmetric @ vectors, vectors * values, atol=1e-13)
+
+
+# Residuals.
+
+
+@every_seed
+@every_kind
+def test_residual_is_the_formula_for_orthonormal_w(kind, seed):
+    rng = np.random.default_rng(seed)
+    W = np.linalg.qr(rng.standard_normal((30, 4)))[0]
+    Z = rng.standard_normal((30, 4))
+    expected = np.linalg.norm(Z - W @ (W.T @ Z)) / np.linalg.norm(Z)
+    assert residual(KINDS[kind](W), KINDS[kind](Z)) == pytest.approx(expected, rel=1e-12)
+    space = Implicit(rng)
+    assert residual(space.factor(W), space.factor(Z)) == pytest.approx(expected, rel=1e-8)
+
+
+@every_seed
+@pytest.mark.parametrize("condition", [1.0, 1e1, 1e3])
+def test_residual_does_not_depend_on_the_basis(condition, seed):
+    """For Z = X^T X W: the same for W and for W times any invertible matrix."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((40, 30))
+    W = rng.standard_normal((30, 4))
+    Q = np.linalg.qr(W)[0]
+    Z = X.T @ (X @ Q)
+    expected = np.linalg.norm(Z - Q @ (Q.T @ Z)) / np.linalg.norm(Z)
+    T = with_singular_values(rng, (4, 4), np.geomspace(1, 1 / condition, 4))
+    space = Implicit(rng)
+    for M in (np.eye(4), T, -3e7 * T, 1e-9 * T):
+        V = W @ M
+        found = residual(V, X.T @ (X @ V))
+        assert found == pytest.approx(expected, rel=1e-11 * condition)
+        implicit = residual(space.factor(V), space.factor(X.T @ (X @ V)))
+        assert implicit == pytest.approx(expected, rel=1e-11 * condition**2 + 1e-8)
+    # W of deficient rank: the residual of the space it spans, not of a space with more columns.
+    wide = np.hstack([W, W @ T[:, :2]])
+    assert residual(wide, X.T @ (X @ wide)) == pytest.approx(expected, rel=1e-6)
+
+
+@every_seed
+def test_residual_vanishes_on_invariant_spaces(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((40, 30))
+    V = np.linalg.svd(X)[2].T[:, [0, 2, 5]]
+    W = V @ rng.standard_normal((3, 3))
+    assert residual(W, X.T @ (X @ W)) < 1e-13
+    U = V + 1e-6 * rng.standard_normal(V.shape)
+    assert 1e-8 < residual(U, X.T @ (X @ U)) < 1e-4
+
+
+@every_seed
+def test_residual_at_other_scales(seed):
+    rng = np.random.default_rng(seed)
+    W, Z = rng.standard_normal((30, 4)), rng.standard_normal((30, 4))
+    for a, b in ((1e100, 1.0), (1.0, 1e100), (1e-100, 1e-100), (1e120, 1e-120)):
+        assert residual(a * W, b * Z) == pytest.approx(residual(W, Z), rel=1e-10)
+
+
+# Signs.
+
+
+@every_seed
+@every_kind
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_signs(dtype, kind, seed):
+    """The entry of largest magnitude becomes positive, whatever the signs of the input."""
+    rng = np.random.default_rng(seed)
+    V = rng.standard_normal((9, 6)).astype(dtype)
+    signs = fix_signs(KINDS[kind](V))
+    assert signs.dtype == KINDS[kind](V).dtype
+    signs = back(signs)
+    assert set(np.abs(signs)) == {1.0}
+    fixed = V * signs
+    assert (fixed[np.abs(V).argmax(axis=0), np.arange(6)] > 0).all()
+    flips = rng.choice([-1.0, 1.0], 6).astype(dtype)
+    np.testing.assert_array_equal(V * flips * back(fix_signs(KINDS[kind](V * flips))), fixed)
+    np.testing.assert_array_equal(back(fix_signs(KINDS[kind](fixed))), 1)
+
+
+@every_kind
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_ties_of_signs_go_to_the_first(dtype, kind):
+    """Exactly tied, or tied but for rounding on either side: the first of the tied entries decides."""
+    eps = np.finfo(dtype).eps
+    for a, b in ((1, 1), (1, 1 + 4 * eps), (1 + 4 * eps, 1)):
+        V = np.array([[0.2, -0.2], [-a, a], [b, -b], [0.1, 0.1]], dtype=dtype)
+        np.testing.assert_array_equal(back(fix_signs(KINDS[kind](V))), [-1, 1])
+    apart = np.array([[-1.0], [1.001]], dtype=dtype)
+    np.testing.assert_array_equal(back(fix_signs(KINDS[kind](apart))), [1])
+    np.testing.assert_array_equal(back(fix_signs(KINDS[kind](np.zeros((3, 2), dtype)))), [1, 1])
+
+
+# Norms and products.
+
+
+@every_seed
+@every_kind
+@every_shape
+def test_products_and_norms(shape, kind, seed):
+    rng = np.random.default_rng(seed)
+    A, B = rng.standard_normal(shape), rng.standard_normal(shape)
+    a, b = KINDS[kind](A), KINDS[kind](B)
+    np.testing.assert_allclose(back(cross(a, b)), A.T @ B, atol=1e-12)
+    np.testing.assert_allclose(back(gram(a)), A.T @ A, atol=1e-12)
+    assert inner(a, b) == pytest.approx(np.sum(A * B), abs=1e-12)
+    assert norm(a) == pytest.approx(np.linalg.norm(A), rel=1e-14)
+    assert max_abs(a) == np.abs(A).max()
+    assert {type(inner(a, b)), type(norm(a)), type(max_abs(a))} == {float}
+
+
+@every_seed
+@every_kind
+@pytest.mark.parametrize("scale", [1e-300, 1e-200, 1e-16, 1.0, 1e16, 1e200, 1e300])
+def test_norm_neither_overflows_nor_vanishes(scale, kind, seed):
+    A = np.random.default_rng(seed).standard_normal((30, 4))
+    assert norm(KINDS[kind](scale * A)) / scale == pytest.approx(np.linalg.norm(A), rel=1e-13)
+
+
+@every_seed
+@pytest.mark.parametrize("scale", [1e-36, 1e-20, 1.0, 1e20, 1e36])
+def test_norm_in_float32(scale, seed):
+    A = np.random.default_rng(seed).standard_normal((30, 4)).astype(np.float32)
+    scaled = A * np.float32(scale)
+    assert norm(scaled) == pytest.approx(np.linalg.norm(scaled.astype(np.float64)), rel=1e-6)
+
+
+def test_norm_of_special_values():
+    assert norm(np.zeros((3, 2))) == 0
+    assert norm(np.zeros((0, 2))) == 0
+    assert norm(np.full((3, 2), math.inf)) == math.inf
+    assert math.isnan(norm(np.array([[1.0, math.nan]])))
+    assert norm(np.full((1, 4), 5e-324)) == 1e-323
+
+
+@every_seed
+def test_norms_of_implicit_factors(seed):
+    rng = np.random.default_rng(seed)
+    space = Implicit(rng)
+    W, V = space.X.T @ rng.standard_normal((40, 5)), space.X.T @ rng.standard_normal((40, 3))
+    w, v = space.entries(W), space.entries(V)
+    np.testing.assert_allclose(cross(W, V), w.T @ v, atol=1e-10)
+    np.testing.assert_allclose(gram(W), w.T @ w, atol=1e-10)
+    assert inner(W, W @ np.eye(5)) == pytest.approx(np.sum(w * w), rel=1e-12)
+    assert norm(W) == pytest.approx(np.linalg.norm(w), rel=1e-12)
+    assert max_abs(W) == norm(W)
+    assert norm(W - W) == 0
+
+
+def test_entries_of_implicit_factors_are_refused():
+    W = Implicit(np.random.default_rng(0)).factor(np.ones((30, 2)))
+    assert is_implicit(W)
+    assert not is_implicit(np.ones((30, 2)))
+    with pytest.raises(TypeError, match="implicit W"):
+        namespace(W)
+    with pytest.raises(TypeError, match="Spectral"):
+        Lp(1)(W)
+
+
+@every_kind
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_asarray_like(dtype, kind):
+    like = KINDS[kind](np.ones((2, 2), dtype))
+    made = asarray_like([[1.0, 2.0]], like)
+    assert type(made) is type(like)
+    assert made.dtype == like.dtype
+    assert made.device == like.device
+    np.testing.assert_array_equal(back(made), [[1.0, 2.0]])
