@@ -5,10 +5,10 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format clean
+.PHONY: help install demo test race race-quick lint format clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## create .venv with the package (editable) and its development tools
 
@@ -26,6 +26,13 @@ test: export OPENBLAS_NUM_THREADS := 1
 test: export MKL_NUM_THREADS := 1
 test: install ## run the tests and doctests; ARGS="-k duality" is passed on to pytest
 	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+race: install ## the race against peers; needs nothing else running on the machine
+	$(BIN)/python -m pip install -q -c constraints.txt -e ".[race]"
+	$(BIN)/python -m benchmarks.race $(ARGS)
+
+race-quick: ARGS += --quick
+race-quick: race ## a few cases of the race, about five minutes
 
 lint: install ## ruff check, ruff format --check, mypy
 	$(BIN)/ruff check .

@@ -29,6 +29,16 @@ from dualpca import (
 )
 from dualpca.losses import RowFunction
 
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Small arrays: torch's threads would only wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 INF = math.inf
 EXPONENTS = [1, "4/3", "3/2", 2, 3, 4, INF]
 POWERS = ["4/3", "3/2", 2, 3, 4]
@@ -395,6 +405,28 @@ def test_prox_optimality(f, shape, gamma, seed):
         for step in (1.0, 1e-1, 1e-2, 1e-3):
             V = into_domain(f, P + step * rng.standard_normal(shape), 1.0 - 1e-12)
             assert at_least(f(V) + dot(V - W, V - W) / (2 * gamma), best, 1e-8)
+
+
+SMOOTH = [
+    (f, shape) for f, shape in FUNCTIONS if isinstance(getattr(f, "g", f), (Power, RowFunction))
+]
+
+
+@pytest.mark.parametrize(("gamma", "seed"), GAMMAS)
+@pytest.mark.parametrize(("f", "shape"), SMOOTH, ids=str)
+def test_prox_equation(f, shape, gamma, seed):
+    """(W - P)/gamma is the gradient at P: to rounding, where objectives would show its square.
+
+    Where the gradient is steep, by its inverse, the gradient of the conjugate.
+    """
+    g = getattr(f, "g", f)
+    steep = isinstance(g, RowSemicircle) or (isinstance(g, Power) and g.p < 2)
+    for W in points(shape, seed):
+        P = f.prox(W, gamma)
+        G = (W - P) / gamma
+        left, right = (P, f.conjugate.subgradient(G)) if steep else (G, f.subgradient(P))
+        size = (1 + abs(W).max()) * max(1, 1 / gamma)
+        np.testing.assert_allclose(left, right, rtol=0, atol=1e-13 * size)
 
 
 @every_seed

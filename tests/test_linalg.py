@@ -182,6 +182,19 @@ def test_zero_input(seed):
         np.testing.assert_allclose(gram(Q), np.eye(columns), atol=1e-13)
 
 
+@every_seed
+def test_null_coefficients_of_implicit_factors_vanish(seed):
+    """0/0 is 0: coefficients that the features do not see are dropped, not kept at some scale."""
+    rng = np.random.default_rng(seed)
+    space = Implicit(rng)
+    unseen = np.linalg.svd(space.Phi)[0][:, 30:31]  # Phi^T unseen = 0
+    A = np.hstack([rng.standard_normal((40, 2)), unseen])
+    for f in MAPS.values():
+        Z, sigma = map_singular_values(space.X.T @ A, f)
+        assert sigma[2] == 0
+        np.testing.assert_allclose(Z.coefficients[:, 2], 0, atol=1e-6 * f(sigma)[0])
+
+
 # Orthonormal bases.
 
 

@@ -25,8 +25,9 @@ from dualpca import (
 )
 
 DIRECT = ["lapack", "gram"]
+KRYLOV = ["krylov"]
 ITERATIVE = ["dca", "proximal_gradient", "zerofpr", "simultaneous"]
-SOLVERS = ["auto", *DIRECT, *ITERATIVE]
+SOLVERS = ["auto", *DIRECT, *KRYLOV, *ITERATIVE]
 LETTERS = ["d", "l", "g", "m", "n", "o", "p", "q", "k", "holder_dual"]
 TRANSPOSED = ["nT", "gT", "oT", "kT"]
 
@@ -43,7 +44,7 @@ def matrix(N, d, *, rank=None, ratio=0.5, offset=1.0, seed=0, dtype=np.float64):
 
 def precise(s=None, **options):
     """PCA that iterates as far as float64 goes in these tests."""
-    return PCA(s, **{"tol": 1e-10, "max_iter": 50_000, "random_state": 0, **options})
+    return PCA(s, **{"tol": 1e-10, "max_iter": 5000, "random_state": 0, **options})
 
 
 def numpy_of(array):
@@ -270,7 +271,7 @@ def test_uncentred_agrees_with_the_svd(solver, shape):
 
 
 @pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_array, sp.csr_matrix, sp.coo_array])
-@pytest.mark.parametrize("solver", ["auto", "gram", *ITERATIVE])
+@pytest.mark.parametrize("solver", ["auto", "gram", *KRYLOV, *ITERATIVE])
 @pytest.mark.parametrize("shape", [(80, 12), (12, 80)], ids=["tall", "wide"])
 def test_sparse_agrees_with_dense(kind, solver, shape):
     rng = np.random.default_rng(0)
@@ -353,7 +354,7 @@ def test_offset_a_million_times_the_spread(solver):
     fresh = matrix(10, 8, seed=1, offset=0.0) + X.mean(axis=0)
     oracle = Oracle(3, svd_solver="full").fit(X)
     # The data itself is rounded at 1e6 eps = 2e-10 of its spread, and so is the residual.
-    pca = PCA(3, solver=solver, tol=1e-9, max_iter=50_000, random_state=0).fit(X)
+    pca = PCA(3, solver=solver, tol=1e-9, max_iter=5000, random_state=0).fit(X)
     assert_same_model(pca, oracle, X, fresh)
 
 
@@ -408,7 +409,7 @@ def test_memory_map(tmp_path, dtype, solver):
     assert_array_equal(mapped, X)
 
 
-@pytest.mark.parametrize("solver", ["gram", "dca", "zerofpr"])
+@pytest.mark.parametrize("solver", ["gram", "krylov", "dca", "zerofpr"])
 @pytest.mark.parametrize("shape", [(700, 9), (9, 700)], ids=["tall", "wide"])
 def test_memory_map_in_many_blocks(tmp_path, monkeypatch, solver, shape):
     monkeypatch.setattr("dualpca.operators.rows.BLOCK_BYTES", 1)
@@ -689,8 +690,8 @@ def test_a_step_of_dca_is_one_pass(letter):
     pca = PCA(3, solver="dca", formulation=letter, tol=1e-8, random_state=0).fit(
         matrix(80, 12, ratio=0.8)
     )
-    assert pca.n_iter_ > 10
-    assert pca.n_iter_ <= pca.n_passes_ <= pca.n_iter_ + 6
+    assert pca.n_iter_ > 20
+    assert pca.n_iter_ <= pca.n_passes_ <= pca.n_iter_ + 12
 
 
 @pytest.mark.parametrize("solver", DIRECT)
@@ -706,21 +707,23 @@ def test_proximal_solvers_take_a_pass_an_iteration_or_more(solver):
     assert pca.n_iter_ <= pca.n_passes_ <= 6 * pca.n_iter_ + 10
 
 
-def test_auto_takes_a_direct_solver_where_that_is_quick_and_dca_for_a_formulation():
-    X = matrix(300, 210)
-    assert PCA(2).fit(X).solver_ == "gram"
-    assert PCA(150).fit(X).solver_ == "lapack"
-    assert PCA(2).fit(X[:, :20]).solver_ == "lapack"
-    assert PCA(2).fit(sp.csr_array(X[:, :20])).solver_ == "gram"
+def test_auto_is_direct_for_small_data_and_dca_for_a_formulation():
+    X = matrix(300, 20)
+    assert PCA(2).fit(X).solver_ == "lapack"
+    assert PCA(2).fit(sp.csr_array(X)).solver_ == "gram"
     assert PCA(2, formulation="n").fit(X).solver_ == "dca"
 
 
-def test_auto_iterates_where_both_sides_are_long(monkeypatch):
-    monkeypatch.setattr("dualpca.estimators._subspace.DIRECT_LIMIT", 100)
-    X = matrix(300, 210)
-    pca = PCA(2, tol=1e-10, random_state=0).fit(X)
-    assert pca.solver_ == "dca"
-    assert_same_axes(pca, Oracle(2, svd_solver="full").fit(X))
+@pytest.mark.parametrize("s", [3, 400])
+@pytest.mark.parametrize("shape", [(700, 600), (600, 700)], ids=["tall", "wide"])
+def test_auto_on_larger_data(s, shape):
+    X = matrix(*shape, ratio=0.8)
+    X += 0.01 * np.random.default_rng(1).standard_normal(shape)
+    pca, oracle = precise(s).fit(X), Oracle(s, svd_solver="full").fit(X)
+    assert_same_spectrum(pca, oracle)
+    assert_allclose(
+        aligned(pca.components_[:3], oracle.components_[:3]), oracle.components_[:3], atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("solver", ITERATIVE)

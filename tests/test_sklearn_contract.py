@@ -27,6 +27,7 @@ ESTIMATORS = [
     PCA(n_components=1, formulation="n"),
     PCA(solver="gram"),
     PCA(solver="lapack"),
+    PCA(solver="krylov"),
     PCA(n_components=1, solver="zerofpr"),
     PCA(n_components=1, solver=ZeroFPR(memory=3), formulation="o"),
     PCA(whiten=True),
@@ -38,6 +39,7 @@ ESTIMATORS = [
     KernelPCA(n_components=1, kernel="rbf", formulation="n"),
     KernelPCA(n_components=1, kernel="precomputed", formulation="o", solver="zerofpr"),
     KernelPCA(kernel="rbf", center=False),
+    KernelPCA(kernel="rbf", solver="krylov"),
 ]
 
 KEPT_APART = [

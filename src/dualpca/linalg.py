@@ -19,6 +19,7 @@ Array = Any  # a two-dimensional array of some namespace, or an implicit thin fa
 
 __all__ = [
     "asarray_like",
+    "column_norms",
     "cross",
     "eigh",
     "fix_signs",
@@ -63,7 +64,11 @@ def to_numpy(A: Array) -> np.ndarray:
     """A small array on the host."""
     if hasattr(A, "get"):  # cupy
         return A.get()
-    return np.asarray(A.cpu() if hasattr(A, "cpu") else A)
+    try:
+        return np.asarray(A.cpu() if hasattr(A, "cpu") else A)
+    except RuntimeError:  # a device that only hands out numbers
+        flat = namespace(A).reshape(A, (-1,))
+        return np.array([float(flat[i]) for i in range(flat.shape[0])]).reshape(A.shape)
 
 
 def cross(A: Array, B: Array) -> Array:
@@ -96,6 +101,16 @@ def norm(A: Array) -> float:
         return math.sqrt(float(xp.sum(A * A)))
     A = A / scale
     return scale * math.sqrt(float(xp.sum(A * A)))
+
+
+def column_norms(A: Array) -> Array:
+    """``||A_{:,j}||`` for each column, whatever the scale."""
+    xp = namespace(A)
+    scale = xp.max(xp.abs(A)) if math.prod(A.shape) else 0.0
+    if float(scale) == 0.0:
+        return xp.sum(A, axis=0)
+    A = A / scale
+    return scale * xp.sqrt(xp.sum(A * A, axis=0))
 
 
 def max_abs(A: Array) -> float:
@@ -161,9 +176,8 @@ def orthonormalize(Y: Array) -> Array:
     Householder QR completes a rank-deficient Y by itself; an implicit one loses the null columns.
     """
     if is_implicit(Y):
-        for _ in range(
-            2
-        ):  # once leaves it orthonormal to eps cond(Y)^2 only: the Gram matrix squares
+        # Once leaves it orthonormal to eps cond(Y)^2 only, as the Gram matrix squares.
+        for _ in range(2):
             sigma, V = right_singular(Y)
             xp = namespace(sigma)
             keep = int(xp.sum(xp.astype(sigma > 0, xp.int64)))

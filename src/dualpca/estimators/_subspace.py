@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from ..formulations import formulation as make_formulation
-from ..linalg import Array
+from ..linalg import Array, fix_signs, namespace, to_numpy
 from ..operators import Operator
 from ..problem import DCProblem
 from ..solvers import SOLVERS, Ritz, rayleigh_ritz, solve
 from ..solvers.direct import gram_ritz, lapack_ritz
+from ..solvers.krylov import Krylov, random_start, shortfall_bound
 from ..solvers.solve import as_solver
 
 #: The solvers of PCA's DC problems; IRLS is for the robust ones.
 ITERATIVE = tuple(name for name in SOLVERS if name != "irls")
 
-#: Direct solvers are exact and, up to this size of the smaller side, quick.
-DIRECT_LIMIT = 2000
+#: Up to this size of the smaller side its Gram matrix is quicker than iterating.
+DIRECT_LIMIT = 500
+
+#: The solvers that compute components from an operator, without a formulation.
+DIRECT = ("lapack", "gram", "krylov")
 
 
 @dataclass(frozen=True)
 class Subspace:
-    """Ritz pairs and how they were found."""
+    """Ritz pairs, a bound on the relative shortfall in captured variance, and how they were found."""
 
     ritz: Ritz
+    shortfall: float
     solver: str
     iterations: int
 
@@ -36,6 +43,7 @@ def leading_subspace(
     X: Operator,
     s: int,
     *,
+    rows: Operator | None = None,
     dense: bool,
     solver: Any,
     formulation: Any,
@@ -43,34 +51,90 @@ def leading_subspace(
     max_iter: int,
     seed: int,
 ) -> Subspace:
-    """The s leading right singular vectors of X, by the solver that was asked for."""
-    if formulation is None and solver in ("auto", "lapack", "gram"):
-        small = min(X.shape)
-        if solver == "auto":
-            full = dense and (s > 0.5 * small or small <= 200)
-            solver = "lapack" if full else "gram" if small <= DIRECT_LIMIT else "dca"
-        if solver == "lapack":
-            if not dense:
-                raise ValueError(
-                    "solver='lapack' needs a dense array; use solver='gram' or 'auto' for sparse data"
-                )
-            return Subspace(lapack_ritz(X, s), "lapack", 1)
-        if solver == "gram":
-            return Subspace(gram_ritz(X, s), "gram", 1)
-    elif solver == "auto":
-        solver = "dca"
-    elif formulation is not None and solver in ("lapack", "gram"):
+    """The s leading right singular vectors of X, by the solver that was asked for.
+
+    ``rows`` is what formulations are made of: X itself, or X^T where X is the transpose of the data.
+    """
+    if solver == "auto":
+        solver = choose(X, s, dense=dense) if formulation is None else "dca"
+    name = solver if isinstance(solver, str) else type(solver).__name__
+    if name in DIRECT and formulation is not None:
         raise ValueError(
-            f"solver={solver!r} computes components directly and takes no formulation; "
+            f"solver={name!r} computes components directly and takes no formulation; "
             f"drop formulation={formulation!r}, or choose one of {', '.join(ITERATIVE)}"
         )
-    name = solver if isinstance(solver, str) else type(solver).__name__
-    problem = as_problem("l" if formulation is None else formulation, X)
+    kernel = X.T.implicit  # then X^T X is K itself, and LAPACK decomposes that
+    if name == "lapack" and not (dense or kernel):
+        raise ValueError(
+            "solver='lapack' needs a dense array; use solver='gram', 'krylov' or 'auto' for sparse data"
+        )
+    if name in ("lapack", "gram"):
+        # One vector beyond s tells the gap, which the certificate lives on.
+        direct = gram_ritz if name == "gram" or kernel else lapack_ritz
+        more = direct(X, min(s + 1, *X.shape))
+        theta, residuals = (to_numpy(a).astype(float) for a in (more.theta, more.residuals))
+        bound = shortfall_bound(theta, residuals, s)
+        return Subspace(more.leading(s), _relative(bound, theta[:s].sum(), X), name, 1)
+    if name == "krylov":
+        return _krylov(X, s, tol=tol, max_iter=max_iter, seed=seed)
+    if formulation is None:
+        problem = as_problem("l", X)
+    else:
+        problem = as_problem(formulation, X if rows is None else rows)
     result = solve_quietly(problem, as_solver(solver), s, tol=tol, max_iter=max_iter, seed=seed)
     W, operator = tested(problem, result.W)
-    ritz = rayleigh_ritz(X, X.rmatmul(W) if operator is X.T else W)
-    warn_above(ritz.residual, tol, name, max_iter, stacklevel=5)
-    return Subspace(ritz, name, result.iterations)
+    W = X.rmatmul(W) if operator is X.T else W
+    ritz = rayleigh_ritz(X, _pad(W, s))
+    warn_above(ritz.residual, tol, name, max_iter)
+    return Subspace(ritz, certify(X, ritz, seed), name, result.iterations)
+
+
+def choose(X: Operator, s: int, *, dense: bool) -> str:
+    """The solver of ``solver="auto"``: direct where the smaller side is small or s is most of it."""
+    small = min(X.shape)
+    if dense and (small <= 200 or s > 0.5 * small):
+        return "lapack"
+    if small <= DIRECT_LIMIT or s > 0.1 * small:
+        return "lapack" if X.T.implicit else "gram"
+    return "krylov"
+
+
+def _krylov(X: Operator, s: int, *, tol: float, max_iter: int, seed: int) -> Subspace:
+    """Block Krylov on the smaller side; from the left vectors, one step leads to the right ones."""
+    wide = X.shape[1] > X.shape[0]
+    A = X.T if wide else X
+    options = Krylov(max_steps=max_iter)
+    found = options(A, s, tol=tol, start=random_start(A, options.block, seed), seed=seed)
+    if wide:
+        ritz = rayleigh_ritz(X, X.rmatmul(found.V))
+    else:
+        theta, residuals = X.asarray(np.clip(found.theta, 0, None)), X.asarray(found.residuals)
+        ritz = Ritz(found.V * fix_signs(found.V)[None, :], theta, residuals)
+    warn_above(ritz.residual, tol, "krylov", max_iter)
+    return Subspace(ritz, _relative(found.shortfall, 1.0, X), "krylov", found.steps)
+
+
+def certify(X: Operator, ritz: Ritz, seed: int) -> float:
+    """The shortfall of a subspace that came without spare Ritz values: a short Krylov run from it."""
+    s = ritz.V.shape[1]
+    look = Krylov(basis=4 * s + 32)(X, s, tol=np.inf, start=ritz.V, seed=seed)
+    captured, best = float(to_numpy(ritz.theta).sum(dtype=float)), float(look.theta.sum())
+    return _relative(best * (1 + look.shortfall) - captured, captured, X)
+
+
+def _relative(bound: float, captured: float, X: Operator) -> float:
+    """A bound as a share of the captured variance, not below what rounding leaves open."""
+    floor = 4 * float(np.finfo(str(X.dtype).rsplit(".", 1)[-1]).eps)
+    return max(float(bound / captured), floor) if captured > 0 else 0.0
+
+
+def _pad(W: Array, s: int) -> Array:
+    """W with s columns: an implicit W has no more than K has rank; a QR completes the null ones."""
+    missing = s - W.shape[1]
+    if missing <= 0:
+        return W
+    xp = namespace(W)
+    return xp.concat([W, xp.zeros((W.shape[0], missing), dtype=W.dtype)], axis=1)
 
 
 def as_problem(formulation: Any, X: Operator) -> DCProblem:
@@ -102,12 +166,20 @@ def tested(problem: DCProblem, W: Array) -> tuple[Array, Operator]:
     return problem.to_dual(W), problem.X.T
 
 
-def warn_above(residual: float, tol: float, name: str, max_iter: int, stacklevel: int) -> None:
+def warn_above(residual: float, tol: float, name: str, max_iter: int) -> None:
     """Say what was reached where that is less than was asked, at the caller of ``fit``."""
     if residual > 1.01 * tol:  # the same basis, measured twice, differs by rounding
         warnings.warn(
             f"{name} reached a residual of {residual:.1e}, above tol={tol:.1e}, in at most "
             f"max_iter={max_iter} iterations; raise max_iter or tol",
             ConvergenceWarning,
-            stacklevel=stacklevel,
+            stacklevel=_outside(),
         )
+
+
+def _outside() -> int:
+    """How many frames up the caller of this package is."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith("dualpca"):
+        frame, level = frame.f_back, level + 1
+    return level

@@ -12,20 +12,11 @@ from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..linalg import Array, is_implicit
+from ..linalg import Array
 from ..operators import Centered, Kernel, Operator, as_operator, centered
-from ..solvers import Ritz, rayleigh_ritz
-from ..solvers.direct import leading_eigenvectors
-from ..solvers.solve import as_solver
+from ..solvers import Ritz
 from ._data import check_number, seed, validated
-from ._subspace import (
-    DIRECT_LIMIT,
-    ITERATIVE,
-    as_problem,
-    solve_quietly,
-    tested,
-    warn_above,
-)
+from ._subspace import ITERATIVE, Subspace, leading_subspace
 
 __all__ = ["KernelPCA"]
 
@@ -63,7 +54,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     center : bool
         Centre in feature space.
     solver : str or solver
-        "auto", "lapack" (eigendecomposition of K), or a solver of DC problems as in
+        "auto", "lapack" (eigendecomposition of K), "krylov", or a solver of DC problems as in
         :class:`dualpca.PCA`.
     formulation : str, callable or None
         The formulation of the paper to solve; its dual needs only K where G is unitarily invariant.
@@ -85,7 +76,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     X_fit_ : array
         The training data, of which ``transform`` takes kernels (K itself where precomputed).
     gamma_ : float
-    residual_, n_iter_, n_passes_, solver_, n_features_in_
+    residual_, variance_shortfall_, n_iter_, n_passes_, solver_, n_features_in_
         As in :class:`dualpca.PCA`; a pass is a product with K.
 
     Examples
@@ -106,7 +97,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         "coef0": [Interval(Real, None, None, closed="neither")],
         "kernel_params": [dict, None],
         "center": ["boolean"],
-        "solver": [StrOptions({"auto", "lapack", *ITERATIVE}), callable],
+        "solver": [StrOptions({"auto", "lapack", "krylov", *ITERATIVE}), callable],
         "formulation": [str, callable, None],
         "tol": [Interval(Real, 0, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -173,11 +164,12 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         operator = self._operator(X)
         Xc = centered(operator) if self.center else operator
         total = Xc.energy()
-        # Centring is exact to this; rows that differ by less are one row.
-        noise = 100 * float(np.finfo(Xc.dtype).eps) * operator.energy()
-        ritz = self._nothing(Xc, s) if total <= noise else self._eigenpairs(Xc, s)
-        self.residual_ = ritz.residual
-        self._set_eigenpairs(ritz, total)
+        found = self._eigenpairs(Xc, s, total)
+        self.residual_ = found.ritz.residual
+        self.variance_shortfall_ = found.shortfall
+        self.solver_ = found.solver
+        self.n_iter_ = found.iterations
+        self._set_eigenpairs(found.ritz, total)
         self.X_fit_ = X if self.kernel == "precomputed" or isinstance(X, np.memmap) else X.copy()
         if isinstance(Xc, Centered):
             image = Xc.center.image[:, 0]
@@ -207,53 +199,34 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             return Kernel.from_matrix(self._kernel(X, X))
         return Kernel.from_function(self._kernel, X)
 
-    def _nothing(self, Xc: Operator, s: int) -> Ritz:
-        """Rows without variance: any orthonormal H, with eigenvalues 0."""
-        self.solver_, self.n_iter_ = "none", 0
-        H = np.eye(Xc.shape[0], s, dtype=Xc.dtype)
-        return Ritz(H, np.zeros(s, dtype=Xc.dtype), 0.0)
-
-    def _eigenpairs(self, Xc: Operator, s: int) -> Ritz:
+    def _eigenpairs(self, Xc: Operator, s: int, total: float) -> Subspace:
         """Ritz pairs of ``K = X X^T`` on an orthonormal H, explicit whatever the formulation."""
-        N, solver = Xc.shape[0], self.solver
-        if solver == "auto":
-            direct = self.formulation is None and (N <= DIRECT_LIMIT or s > 0.1 * N)
-            solver = "lapack" if direct else "dca"
-        if solver == "lapack":
-            if self.formulation is not None:
-                raise ValueError(
-                    f"solver='lapack' takes no formulation; drop formulation={self.formulation!r}, "
-                    f"or choose one of {', '.join(ITERATIVE)}"
-                )
-            self.solver_, self.n_iter_ = "lapack", 1
-            ritz = rayleigh_ritz(Xc.T, Xc.asarray(leading_eigenvectors(Xc.kernel(), s)))
-            # An eigendecomposition can miss by more than rounding only where eigenvalues are negative.
-            if ritz.residual > (5e-3 if "float32" in str(ritz.theta.dtype) else 1e-5):
-                warnings.warn(
-                    f"kernel={self.kernel!r} is not symmetric positive semidefinite on this data, and "
-                    "components with negative eigenvalues come out as zero; use other parameters, or "
-                    "ask for fewer n_components",
-                    stacklevel=3,
-                )
-            return ritz
-        self.solver_ = solver if isinstance(solver, str) else type(solver).__name__
-        problem = as_problem("g" if self.formulation is None else self.formulation, Xc)
-        result = solve_quietly(
-            problem,
-            as_solver(solver),
+        # Centring is exact to this; rows that differ by less are one row.
+        if total <= 100 * float(np.finfo(Xc.dtype).eps) * getattr(Xc, "X", Xc).energy():
+            zeros = np.zeros(s, dtype=Xc.dtype)
+            H = np.eye(Xc.shape[0], s, dtype=Xc.dtype)
+            return Subspace(Ritz(H, zeros, zeros), 0.0, "none", 0)
+        found = leading_subspace(
+            Xc.T,
             s,
+            rows=Xc,
+            dense=False,
+            solver=self.solver,
+            formulation=self.formulation,
             tol=self.tol,
             max_iter=self.max_iter,
             seed=seed(self.random_state),
         )
-        self.n_iter_ = result.iterations
-        W, _ = tested(problem, result.W)
-        H = Xc @ W if is_implicit(W) else W
-        # An implicit W has no more columns than K has rank; the QR completes the null ones.
-        H = np.pad(H, ((0, 0), (0, s - H.shape[1])))
-        ritz = rayleigh_ritz(Xc.T, H)
-        warn_above(ritz.residual, self.tol, self.solver_, self.max_iter, stacklevel=4)
-        return ritz
+        # An eigendecomposition can miss by more than rounding only where eigenvalues are negative.
+        limit = 5e-3 if "float32" in str(Xc.dtype) else 1e-5
+        if found.solver in ("lapack", "gram") and found.ritz.residual > limit:
+            warnings.warn(
+                f"kernel={self.kernel!r} is not symmetric positive semidefinite on this data, and "
+                "components with negative eigenvalues come out as zero; use other parameters, or "
+                "ask for fewer n_components",
+                stacklevel=3,
+            )
+        return found
 
     def _set_eigenpairs(self, ritz: Ritz, total: float) -> None:
         N = ritz.V.shape[0]

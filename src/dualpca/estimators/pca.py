@@ -25,7 +25,7 @@ from ._data import (
     validated,
 )
 from ._mle import minka_dimension
-from ._subspace import ITERATIVE, leading_subspace
+from ._subspace import DIRECT, ITERATIVE, leading_subspace
 
 __all__ = ["PCA"]
 
@@ -43,9 +43,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     center : bool
         Subtract the mean of each feature. False is the uncentred problem of the paper.
     solver : str or solver
-        "auto", "lapack" (full SVD of a dense array), "gram" (the smaller Gram matrix), or a solver of
-        DC problems: "dca", "proximal_gradient", "zerofpr", "simultaneous", or one with options of
-        your own such as ``ZeroFPR(memory=10)``.
+        "auto", "lapack" (full SVD of a dense array), "gram" (the smaller Gram matrix), "krylov" (block
+        Krylov, one pass over the data a step), or a solver of DC problems: "dca",
+        "proximal_gradient", "zerofpr", "simultaneous", or one with options of your own such as
+        ``ZeroFPR(memory=10)``.
     formulation : str, callable or None
         The formulation of the paper to solve, by letter (see :data:`dualpca.FORMULATIONS`), or a
         function that makes a :class:`dualpca.DCProblem` of an operator. Every letter of PCA gives the
@@ -70,6 +71,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     n_components_, n_samples_, n_features_in_ : int
     residual_ : float
         The relative residual that was reached, measured in one pass after the fit.
+    variance_shortfall_ : float
+        An upper bound on the relative shortfall in captured variance, ``1 - captured/optimum``, from
+        the residuals and the Ritz values beyond ``n_components`` (see
+        :func:`dualpca.solvers.krylov.shortfall_bound` for the theorem and what it assumes).
     n_iter_, n_passes_ : int
         Iterations, and readings of the data in total.
     solver_ : str
@@ -98,7 +103,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         ],
         "whiten": ["boolean"],
         "center": ["boolean"],
-        "solver": [StrOptions({"auto", "lapack", "gram", *ITERATIVE}), callable],
+        "solver": [StrOptions({"auto", *DIRECT, *ITERATIVE}), callable],
         "formulation": [str, callable, None],
         "tol": [Interval(Real, 0, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -176,6 +181,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         )
         self._set_components(Xc, found.ritz)
         self.residual_ = found.ritz.residual
+        self.variance_shortfall_ = found.shortfall
         self.solver_ = found.solver
         self.n_iter_ = found.iterations
         self.n_passes_ = operator.passes

@@ -268,11 +268,13 @@ class Shifted(RowBlocked):
             yield rows, shifted if self._exact else shifted - self._rest.T
 
 
-def _shape_and_dtype(block: Any) -> tuple[tuple[int, ...], Any]:
+def _shape_and_dtype(block: Any) -> tuple[tuple[int, int], Any]:
     if len(block.shape) != 2:
         raise ValueError(f"a row block has {len(block.shape)} dimension(s); expected a matrix")
     head = block[:0]
-    return tuple(block.shape), as_float(head if sp.issparse(head) else np.asarray(head)).dtype
+    return (block.shape[0], block.shape[1]), as_float(
+        head if sp.issparse(head) else np.asarray(head)
+    ).dtype
 
 
 def sum_up(parts: Iterator[Any]) -> Any:

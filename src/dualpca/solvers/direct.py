@@ -41,5 +41,5 @@ def gram_ritz(X: Operator, s: int) -> Ritz:
         V = leading_eigenvectors(X.gram(), s)
     else:
         U = leading_eigenvectors(X.kernel(), s)
-        V = X.rmatmul(X.asarray(U) if is_numpy_array(U) else U)
-    return rayleigh_ritz(X, X.asarray(V) if is_numpy_array(V) else V)
+        V = X.rmatmul(X.asarray(U))
+    return rayleigh_ritz(X, X.asarray(V))

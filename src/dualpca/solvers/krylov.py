@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import device
 
-from ..linalg import Array, namespace, norm, to_numpy
+from ..linalg import Array, column_norms, namespace, norm, to_numpy
 from ..operators import Operator
 
 __all__ = ["Krylov", "KrylovResult", "shortfall_bound"]
@@ -24,6 +24,7 @@ class KrylovResult:
 
     V: Array
     theta: np.ndarray
+    residuals: np.ndarray
     residual: float
     shortfall: float
     steps: int
@@ -39,6 +40,10 @@ def shortfall_bound(theta: np.ndarray, residuals: np.ndarray, s: int) -> float:
     ``theta_{k+1} + ||r_{k+1}||``; a block smaller than a multiplicity violates that, which is why the
     solver ends by looking for what it may have missed.
     """
+    scale = theta[0]
+    if not scale > 0:
+        return 0.0
+    theta, residuals = theta / scale, residuals / scale  # squares stay in range
     r2 = np.cumsum(residuals**2)
     ceiling = theta[s:] + residuals[s:]  # theta_{k+1} + ||r_{k+1}|| for k = s, s+1, ...
     bound = residuals[:s].copy()
@@ -47,7 +52,7 @@ def shortfall_bound(theta: np.ndarray, residuals: np.ndarray, s: int) -> float:
         with np.errstate(divide="ignore"):
             quadratic = np.where(gap > 0, r2[None, s - 1 : -1] / np.where(gap > 0, gap, 1), np.inf)
         bound = np.minimum(bound, quadratic.min(axis=1))
-    return float(bound.sum())
+    return float(scale * bound.sum())
 
 
 @dataclass(frozen=True)
@@ -167,7 +172,7 @@ class _Run:
         theta, S = theta[::-1], S[:, ::-1]
         if self.m >= self.n:
             return theta, S, np.zeros(self.m)
-        return theta, S, np.linalg.norm(self.B @ S[self.m - self.B.shape[1] :], axis=0)
+        return theta, S, column_norms(self.B @ S[self.m - self.B.shape[1] :])
 
     def restart(self, theta: np.ndarray, S: np.ndarray) -> None:
         """Keep the best Ritz vectors and the block that follows: the relation still holds."""
@@ -188,8 +193,9 @@ class _Run:
                 continue
             theta, S, r = self.ritz()
             captured = max(float(theta[:s].sum()), 0.0)
-            size = np.sqrt(np.sum(theta[:s] ** 2) + np.sum(r[:s] ** 2))
-            residual = float(np.linalg.norm(r[:s]) / size) if size > 0 else 0.0
+            scale = max(theta[0], np.finfo(float).tiny)
+            rest, size = (float(np.linalg.norm(a[:s] / scale)) for a in (r, theta))
+            residual = rest / np.hypot(rest, size) if rest > 0 else 0.0
             bound = max(shortfall_bound(theta, r, s), 4 * self.eps * self.m * captured)
             remaining = self._remaining(before, residual)
             before = (self.steps, residual)
@@ -200,7 +206,7 @@ class _Run:
                 V = self.V[:, : self.m] @ self._array(S[:, :s])
                 shortfall = bound / captured if captured > 0 else 0.0
                 return KrylovResult(
-                    V, theta[:s], residual, shortfall, self.steps, residual <= self.tol
+                    V, theta[:s], r[:s], residual, shortfall, self.steps, residual <= self.tol
                 )
             if crowded:
                 self.restart(theta, S)

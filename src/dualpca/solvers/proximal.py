@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from array_api_compat import device
+
 from ..linalg import Array, inner, is_implicit, max_abs, namespace, norm
 from ..problem import DCProblem
 from .base import Iterate, Point
@@ -31,16 +33,19 @@ def _require_prox(problem: DCProblem) -> None:
 def _first_step(point: Point) -> float:
     """1/L0, ``L0 = ||grad f(W + 1) - grad f(W)||_F / ||1||_F``, 1 being added to every entry."""
     W = point.W
-    if is_implicit(W):
-        array = W.coefficients
-        ones = point.problem.X.T @ (namespace(array).ones_like(array))
+    if is_implicit(W):  # no entries: alternating coefficients, which centring does not cancel
+        xp = namespace(W.coefficients)
+        row = xp.arange(W.coefficients.shape[0], dtype=W.dtype, device=device(W.coefficients))
+        signs = (1 - 2 * (row % 2))[:, None]
+        ones = point.problem.X.T @ (signs * xp.ones_like(W.coefficients))
     else:
         ones = namespace(W).ones_like(W)
     shifted = Point(point.problem, W + ones)
-    while shifted.F == math.inf:  # outside the domain of a row function: a smaller shift
+    while math.inf == shifted.F:  # outside the domain of a row function: a smaller shift
         ones = ones / 2
         shifted = Point(point.problem, W + ones)
-    L0 = norm(shifted.Z - point.Z) / norm(ones)
+    size = norm(ones)
+    L0 = norm(shifted.Z - point.Z) / size if size > 0 else 0.0
     return 1 / L0 if L0 > 0 else 1.0
 
 

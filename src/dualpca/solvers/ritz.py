@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from ..linalg import Array, eigh, fix_signs, namespace, norm, orthonormalize
+from ..linalg import Array, column_norms, eigh, fix_signs, namespace, norm, orthonormalize
 from ..operators import Operator
 
 __all__ = ["Ritz", "rayleigh_ritz"]
@@ -12,19 +13,28 @@ __all__ = ["Ritz", "rayleigh_ritz"]
 
 @dataclass(frozen=True)
 class Ritz:
-    """Ritz vectors V (columns, decreasing order), values theta of X^T X, and the residual there."""
+    """Ritz vectors V (columns), values theta of X^T X (decreasing), and the residual norm of each."""
 
     V: Array
     theta: Array
-    residual: float
+    residuals: Array
+
+    @property
+    def residual(self) -> float:
+        """``||X^T X V - V Theta||_F / ||X^T X V||_F``: what ``tol`` speaks of."""
+        rest, size = norm(self.residuals), norm(self.theta)
+        return rest / math.hypot(rest, size) if rest > 0 else 0.0
+
+    def leading(self, s: int) -> Ritz:
+        """The first s of them."""
+        return Ritz(self.V[:, :s], self.theta[:s], self.residuals[:s])
 
 
 def rayleigh_ritz(X: Operator, W: Array) -> Ritz:
     """``W^T X^T X W = P Theta P^T; V = W P``, the eigenbasis that DCA leaves open (Section 6).
 
     One pass over the data, for explicit W. The small matrix is accumulated from XW in float64, so
-    that float32 data loses nothing to squaring. ``residual`` is ``||X^T X V - V Theta||_F`` relative
-    to ``||X^T X V||_F``: what ``tol`` speaks of.
+    that float32 data loses nothing to squaring.
     """
     Q = orthonormalize(W)
     xp = namespace(Q)
@@ -41,7 +51,6 @@ def rayleigh_ritz(X: Operator, W: Array) -> Ritz:
     theta, P = eigh(S)
     theta = xp.astype(xp.clip(theta, 0.0, None), Q.dtype, copy=False)
     P = xp.astype(P, Q.dtype, copy=False)
-    V, Z = Q @ P, Z @ P
-    size = norm(Z)
-    residual = norm(Z - V * theta[None, :]) / size if size > 0 else 0.0
-    return Ritz(V * fix_signs(V)[None, :], theta, residual)
+    V = Q @ P
+    R = Z @ P - V * theta[None, :]
+    return Ritz(V * fix_signs(V)[None, :], theta, column_norms(R))
