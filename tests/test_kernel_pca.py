@@ -60,12 +60,12 @@ def assert_same_model(kpca, oracle, X, fresh, rtol=1e-6):
     assert kpca.eigenvalues_.shape == oracle.eigenvalues_.shape
     assert_allclose(kpca.eigenvalues_, oracle.eigenvalues_, rtol=0, atol=rtol * scale)
     expected = oracle.eigenvectors_
-    assert_allclose(aligned(kpca.eigenvectors_, expected), expected, rtol=0, atol=10 * rtol)
+    assert_allclose(aligned(kpca.eigenvectors_, expected), expected, rtol=0, atol=rtol)
     top = np.sqrt(scale)
     for new in (X, fresh):
         expected = oracle.transform(new)
         scores = kpca.transform(new)
-        assert_allclose(aligned(scores, expected), expected, rtol=0, atol=10 * rtol * top)
+        assert_allclose(aligned(scores, expected), expected, rtol=0, atol=rtol * top)
 
 
 def squared_product(x, y, power=2):

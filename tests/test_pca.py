@@ -90,13 +90,13 @@ def assert_same_model(pca, oracle, X, fresh, rtol=1e-6):
     k = int(np.sum(oracle.explained_variance_ > 1e-12 * oracle.explained_variance_[0]))
     scores, expected = pca.transform(fresh), oracle.transform(fresh)
     assert scores.shape == expected.shape
-    assert_allclose(aligned(scores.T[:k], expected.T[:k]), expected.T[:k], atol=10 * rtol * scale)
+    assert_allclose(aligned(scores.T[:k], expected.T[:k]), expected.T[:k], atol=rtol * scale)
     if k == len(oracle.components_):  # null axes are anyone's choice, and so is their projection
         back = oracle.inverse_transform(expected)
-        assert_allclose(pca.inverse_transform(scores), back, rtol=rtol, atol=10 * rtol * scale)
+        assert_allclose(pca.inverse_transform(scores), back, rtol=rtol, atol=rtol * scale)
     trained = pca.inverse_transform(pca.transform(X))
     assert_allclose(
-        trained, oracle.inverse_transform(oracle.transform(X)), rtol=rtol, atol=10 * rtol * scale
+        trained, oracle.inverse_transform(oracle.transform(X)), rtol=rtol, atol=rtol * scale
     )
     covariance = oracle.get_covariance()
     assert_allclose(pca.get_covariance(), covariance, rtol=0, atol=rtol * scale**2)
@@ -282,7 +282,7 @@ def test_sparse_agrees_with_dense(kind, solver, shape):
     oracle = Oracle(3, svd_solver="full").fit(dense)
     assert_same_model(pca, oracle, dense, fresh)
     expected = oracle.transform(fresh)
-    assert_allclose(aligned(pca.transform(kind(fresh)).T, expected.T), expected.T, atol=1e-5)
+    assert_allclose(aligned(pca.transform(kind(fresh)).T, expected.T), expected.T, atol=1e-6)
     assert isinstance(pca.components_, np.ndarray)
     assert_allclose(clone(pca).fit_transform(kind(dense)), pca.transform(kind(dense)), atol=1e-9)
 
@@ -310,7 +310,7 @@ def test_sparse_data_is_left_sparse(monkeypatch):
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_float32_stays_float32_and_close(solver):
     X = matrix(60, 8, dtype=np.float32)
-    pca = PCA(3, solver=solver, tol=1e-5, max_iter=5000, random_state=0).fit(X)
+    pca = PCA(3, solver=solver, tol=1e-6, max_iter=5000, random_state=0).fit(X)
     oracle = Oracle(3, svd_solver="full").fit(X.astype(np.float64))
     fresh = matrix(20, 8, seed=1, dtype=np.float32)
     assert_same_model(pca, oracle, X, fresh, rtol=1e-4)
@@ -575,7 +575,7 @@ def test_whitened_scores_have_unit_variance(solver, shape):
     assert_allclose(np.cov(scores.T), np.eye(3), atol=1e-6)
     oracle = Oracle(3, svd_solver="full", whiten=True).fit(X)
     expected = oracle.transform(fresh)
-    assert_allclose(aligned(pca.transform(fresh).T, expected.T), expected.T, rtol=1e-5, atol=1e-5)
+    assert_allclose(aligned(pca.transform(fresh).T, expected.T), expected.T, rtol=1e-6, atol=1e-6)
     assert_allclose(
         pca.inverse_transform(pca.transform(fresh)), oracle.inverse_transform(expected), atol=1e-5
     )
@@ -592,7 +592,10 @@ def test_whitening_directions_without_variance(dtype):
             pca = PCA(5, whiten=True, solver=solver).fit(scale * X)
             scores = pca.transform(scale * X)
             assert_allclose(np.var(scores[:, :2], axis=0, ddof=1), 1, rtol=1e-3)
-            assert_allclose(scores[:, 2:], 0, atol=1e-5)
+            assert_allclose(scores[:, 2:], 0, atol=100 * np.finfo(dtype).eps)
+            # Rows off the subspace are not blown up by the rounding that stands for its variance.
+            off = pca.transform((scale * (X + 1)).astype(dtype))
+            assert np.abs(off[:, 2:]).max() < 100
             assert_allclose(pca.inverse_transform(scores), scale * X, atol=1e-4 * scale)
 
 

@@ -255,7 +255,9 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         deviation = xp.sqrt(self.explained_variance_)
         top = float(deviation[0])
         size = max(self.n_samples_, self.n_features_in_)
-        floor = float(xp.finfo(deviation.dtype).eps) * size * top
+        # Variances are eigenvalues of a float64 Gram matrix, rounded at eps of the largest.
+        rounding = math.sqrt(float(np.finfo(np.float64).eps) * size)
+        floor = max(float(xp.finfo(deviation.dtype).eps) * size, rounding) * top
         return xp.where(deviation > floor, deviation, one * (top if top > 0 else 1.0))[:, None]
 
     def inverse_transform(self, X: Any) -> Array:

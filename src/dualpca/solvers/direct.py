@@ -6,7 +6,7 @@ import numpy as np
 import scipy.linalg
 from array_api_compat import is_numpy_array
 
-from ..linalg import Array, eigh, namespace
+from ..linalg import Array, column_norms, eigh, fix_signs, namespace
 from ..operators import Operator
 from .ritz import Ritz, rayleigh_ritz
 
@@ -26,8 +26,9 @@ def leading_eigenvectors(S: Array, s: int) -> Array:
 def lapack_ritz(X: Operator, s: int) -> Ritz:
     """The s leading right singular vectors by LAPACK's SVD of the dense X."""
     data = X.todense()
-    Vt = namespace(data).linalg.svd(data, full_matrices=False)[2]
-    return rayleigh_ritz(X, Vt[:s, :].T)
+    _, sigma, Vt = namespace(data).linalg.svd(data, full_matrices=False)
+    V, theta = Vt[:s, :].T, sigma[:s] ** 2  # the singular values keep digits that X^T X has not
+    return Ritz(V * fix_signs(V)[None, :], theta, column_norms(X.sweep(V) - V * theta[None, :]))
 
 
 def gram_ritz(X: Operator, s: int) -> Ritz:

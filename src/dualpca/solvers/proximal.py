@@ -11,8 +11,6 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from array_api_compat import device
-
 from ..linalg import Array, inner, is_implicit, max_abs, namespace, norm
 from ..problem import DCProblem
 from .base import Iterate, Point
@@ -33,11 +31,8 @@ def _require_prox(problem: DCProblem) -> None:
 def _first_step(point: Point) -> float:
     """1/L0, ``L0 = ||grad f(W + 1) - grad f(W)||_F / ||1||_F``, 1 being added to every entry."""
     W = point.W
-    if is_implicit(W):  # no entries: alternating coefficients, which centring does not cancel
-        xp = namespace(W.coefficients)
-        row = xp.arange(W.coefficients.shape[0], dtype=W.dtype, device=device(W.coefficients))
-        signs = (1 - 2 * (row % 2))[:, None]
-        ones = point.problem.X.T @ (signs * xp.ones_like(W.coefficients))
+    if is_implicit(W):  # no entries to add 1 to: along the gradient, as long as W
+        ones = point.Z * (norm(W) / max(norm(point.Z), 1e-300))
     else:
         ones = namespace(W).ones_like(W)
     shifted = Point(point.problem, W + ones)
