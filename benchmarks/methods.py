@@ -56,7 +56,7 @@ def _svds(solver: str) -> Callable[[Any, int, Any], np.ndarray]:
         options: dict[str, Any] = (
             {"maxiter": knob, "tol": 1e-12} if solver == "lobpcg" else {"tol": knob}
         )
-        options["rng" if solver != "arpack" else "rng"] = np.random.default_rng(0)
+        options["rng"] = np.random.default_rng(0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return svds(A, k=s, solver=solver, **options)[2].T

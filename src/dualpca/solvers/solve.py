@@ -152,6 +152,7 @@ def solve(
     begun, passes = time.perf_counter(), problem.X.passes
     records: list[Record] = []
     iterate: Iterate
+    best: Iterate | None = None
     converged = False
     for iteration, iterate in enumerate(solver(problem, W0), start=1):
         if stop == "residual":
@@ -174,11 +175,15 @@ def solve(
                 callback(record)
             if progress:
                 _show(record, tol)
+        if stop == "residual" and (best is None or iterate.point.residual < best.point.residual):
+            best = iterate
         if converged or iteration >= max_iter:
             break
     if progress:
         sys.stderr.write("\n")
     used = problem.X.passes - passes
+    # Below what rounding allows, iterates wander: the best of them is the answer.
+    iterate = best or iterate
     residual = iterate.point.residual
     if not converged:
         warnings.warn(
