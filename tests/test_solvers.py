@@ -110,13 +110,21 @@ def test_not_converging_is_a_warning_with_the_residual():
 
 
 def test_the_best_iterate_is_returned_where_tol_is_out_of_reach():
-    K = Kernel.from_matrix(data(0, 40, 6) @ data(0, 40, 6).T)
-    problem, seen = formulation("l", K), []
-    with pytest.warns(ConvergenceWarning):
-        result = solve(
-            problem, "zerofpr", s=3, tol=0.0, max_iter=150, random_state=0, callback=seen.append
-        )
-    assert result.residual == min(r.residual for r in seen) < 1e-7
+    A = data(0, 40, 6)
+    problem, seen = formulation("n", A), []
+    options = {"s": 3, "tol": 0.0, "max_iter": 150, "random_state": 0, "callback": seen.append}
+    with pytest.warns(ConvergenceWarning, match="max_iter=150"):
+        result = solve(problem, "zerofpr", **options)
+    assert result.residual == min(r.residual for r in seen) < 1e-12
+    assert true_residual(A, result.W) <= 1e-12
+
+
+def test_a_W_that_spans_nothing_is_no_solution():
+    from dualpca.linalg import residual
+
+    X, W = data(), np.zeros((30, 3))
+    assert residual(W, X.T @ X @ np.ones((30, 3))) == 1.0
+    assert residual(W, W) == 0.0
 
 
 def test_result_trace_callback_and_progress(capsys):

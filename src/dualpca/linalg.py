@@ -198,8 +198,8 @@ def residual(W: Array, Z: Array) -> float:
     xp = namespace(sigma)
     floor = xp.finfo(sigma.dtype).eps * sigma.shape[0] * float(sigma[0])
     keep = int(xp.sum(xp.astype(sigma > floor, xp.int64)))
-    if keep == 0:
-        return 0.0
+    if keep == 0:  # W = 0 spans nothing: right only where there is nothing to span
+        return 0.0 if norm(Z) == 0 else 1.0
     T = V[:, :keep] / sigma[None, :keep]
     Q, Z = W @ T, Z @ T
     size = norm(Z)
