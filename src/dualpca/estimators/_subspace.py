@@ -22,8 +22,9 @@ from ..solvers.solve import as_solver
 #: The solvers of PCA's DC problems; IRLS is for the robust ones.
 ITERATIVE = tuple(name for name in SOLVERS if name != "irls")
 
-#: Up to this size of the smaller side its Gram matrix is quicker than iterating.
-DIRECT_LIMIT = 500
+#: Up to this size of the smaller side its Gram matrix is quicker than iterating (measured: 0.6 s
+#: against 4 s on 60000 x 784 with 50 components, 0.5 against 0.55 s on 4000 x 2000 with 20).
+DIRECT_LIMIT = 1500
 
 #: The solvers that compute components from an operator, without a formulation.
 DIRECT = ("lapack", "gram", "krylov")

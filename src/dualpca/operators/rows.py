@@ -18,9 +18,13 @@ from .base import Operator, RowMap, split
 BLOCK_BYTES = 4 * 2**20
 
 
-def block_rows(columns: int, itemsize: int) -> int:
+#: A Gram matrix does d products for each number it reads, and wants blocks this many times larger.
+GRAM_FACTOR = 8
+
+
+def block_rows(columns: int, itemsize: int, factor: int = 1) -> int:
     """Rows of a block of about BLOCK_BYTES, at least 64 so that products stay efficient."""
-    return max(64, BLOCK_BYTES // max(1, columns * itemsize))
+    return max(64, factor * BLOCK_BYTES // max(1, columns * itemsize))
 
 
 def as_float(data: Any) -> Any:
@@ -57,7 +61,7 @@ class RowBlocked(Operator):
         self._counter = [0] if counter is None else counter
 
     @abstractmethod
-    def blocks(self) -> Iterator[tuple[slice, Any]]:
+    def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
         """``(rows, block)`` in order, the block dense or sparse and of the operator's dtype."""
 
     @property
@@ -69,9 +73,9 @@ class RowBlocked(Operator):
     def passes(self) -> int:
         return self._counter[0]
 
-    def _read(self) -> Iterator[tuple[slice, Any]]:
+    def _read(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
         self._counter[0] += 1
-        return self.blocks()
+        return self.blocks(factor)
 
     def matmul(self, W: Array) -> Array:
         parts = [block @ W for _, block in self._read()]
@@ -110,13 +114,13 @@ class RowBlocked(Operator):
             wide = as_float64(block)
             return dense(wide.T @ (wide if weights is None else scale_rows(wide, weights[rows])))
 
-        return sum_up(part(block, rows) for rows, block in self._read())
+        return sum_up(part(block, rows) for rows, block in self._read(GRAM_FACTOR))
 
     def kernel(self) -> Array:
         strips = []
-        for _, block in self._read():
+        for _, block in self._read(GRAM_FACTOR):
             wide = as_float64(block)
-            parts = [dense(wide @ as_float64(other).T) for _, other in self._read()]
+            parts = [dense(wide @ as_float64(other).T) for _, other in self._read(GRAM_FACTOR)]
             strips.append(
                 parts[0] if len(parts) == 1 else array_namespace(*parts).concat(parts, axis=1)
             )
@@ -159,11 +163,11 @@ class Matrix(RowBlocked):
             self._transpose = Matrix(self.data.T, self._counter, self)
         return self._transpose
 
-    def blocks(self) -> Iterator[tuple[slice, Any]]:
+    def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
         N, d = self.shape
         step = N
         if not self.sparse and is_numpy_array(self.data):
-            step = block_rows(d, self.data.itemsize)
+            step = block_rows(d, self.data.itemsize, factor)
         if step >= N:
             yield slice(0, N), self.data
             return
@@ -235,11 +239,13 @@ class Blocks(RowBlocked):
     def _load(block: Any) -> Any:
         return compressed(block()) if callable(block) else block
 
-    def blocks(self) -> Iterator[tuple[slice, Any]]:
+    def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
         d = self.shape[1]
         for block, offset in zip(self._blocks, self._offsets[:-1], strict=True):
             data = self._load(block)
-            step = data.shape[0] if sp.issparse(data) else block_rows(d, data.dtype.itemsize)
+            step = (
+                data.shape[0] if sp.issparse(data) else block_rows(d, data.dtype.itemsize, factor)
+            )
             for start in range(0, data.shape[0], max(step, 1)):
                 part = data if step >= data.shape[0] else data[start : start + step]
                 if not sp.issparse(part):
@@ -262,8 +268,8 @@ class Shifted(RowBlocked):
         self._rest = X.asarray(center - self.center)
         self._exact = max_abs(self._rest) == 0
 
-    def blocks(self) -> Iterator[tuple[slice, Any]]:
-        for rows, block in self._base.blocks():
+    def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
+        for rows, block in self._base.blocks(factor):
             shifted = block - self.center.T
             yield rows, shifted if self._exact else shifted - self._rest.T
 
