@@ -2,8 +2,7 @@
 
 A thin factor is a ``d x s`` array of any array-API namespace, or an implicit ``W = Gamma^T A`` (see
 :class:`dualpca.operators.Representer`) that knows its Gram matrix, its inner products and how to be
-multiplied by a small matrix. Everything above this module speaks of both with these few functions;
-nothing above it touches an array namespace for linear algebra.
+multiplied by a small matrix. Everything above this module speaks of both with these few functions.
 """
 
 from __future__ import annotations
@@ -194,8 +193,13 @@ def residual(W: Array, Z: Array) -> float:
     The meaning of ``tol`` everywhere. A W that is not orthonormal is made so by a small matrix T, and
     Z follows as Z T: exact where dF is linear up to scale, as in every formulation of PCA.
     """
+    G = gram(W)
+    xp = namespace(G)
+    eye = xp.eye(G.shape[0], dtype=G.dtype, device=device(G))
+    if G.shape[0] and max_abs(G - eye) <= 100 * float(xp.finfo(G.dtype).eps):
+        size = norm(Z)  # W is orthonormal already, as after every step of DCA on (l), (n)
+        return norm(Z - W @ cross(W, Z)) / size if size > 0 else 0.0
     sigma, V = right_singular(W)
-    xp = namespace(sigma)
     floor = xp.finfo(sigma.dtype).eps * sigma.shape[0] * float(sigma[0])
     keep = int(xp.sum(xp.astype(sigma > floor, xp.int64)))
     if keep == 0:  # W = 0 spans nothing: right only where there is nothing to span

@@ -10,7 +10,7 @@ from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
-from ..operators import Blocks, Operator, as_operator
+from ..operators import Operator, as_operator
 from ..operators.rows import RowBlocked, Shifted
 from ..operators.views import Centered
 
@@ -39,21 +39,35 @@ def validated(
         X = np.asarray(X)
     if isinstance(X, np.memmap) or (is_array_api_obj(X) and not is_numpy_array(X)):
         return _foreign(estimator, X, reset=reset, rows=rows)
-    return validate_data(
-        estimator,
-        X,
-        reset=reset,
-        accept_sparse=["csr", "csc"] if sparse else False,
-        dtype=[np.float64, np.float32],
-        ensure_min_samples=rows,
-        copy=False,
-    )
+    if isinstance(X, RowBlocked) and not only_numpy:
+        return _foreign(estimator, X, reset=reset, rows=rows)
+    try:
+        return validate_data(
+            estimator,
+            X,
+            reset=reset,
+            accept_sparse=["csr", "csc"] if sparse else False,
+            dtype=[np.float64, np.float32],
+            ensure_min_samples=rows,
+            copy=False,
+        )
+    except ValueError as error:
+        for sign, remedy in _REMEDIES.items():
+            if sign in str(error):
+                raise ValueError(f"{error}\n{remedy}") from error
+        raise
+
+
+_REMEDIES = {
+    "contains infinity": "Replace infinite values in X, or drop their rows, before fitting.",
+    "could not convert string": "X holds text; encode those columns as numbers, or drop them.",
+}
 
 
 def _foreign(estimator: Any, X: Any, *, reset: bool, rows: int) -> Any:
     name = type(estimator).__name__
-    if X.ndim != 2:
-        raise ValueError(f"Expected 2D array, got {X.ndim}D array; X.shape={tuple(X.shape)}")
+    if len(X.shape) != 2:
+        raise ValueError(f"Expected 2D array, got {len(X.shape)}D array; X.shape={tuple(X.shape)}")
     N, d = X.shape
     if rows > N or d < 1:
         raise ValueError(
@@ -67,6 +81,7 @@ def _foreign(estimator: Any, X: Any, *, reset: bool, rows: int) -> Any:
         operator = as_operator(X)
         assert isinstance(operator, RowBlocked)
         for _, block in operator.blocks():
+            block = block.data if sp.issparse(block) else block
             xp = array_namespace(block)
             if not bool(xp.all(xp.isfinite(block))):
                 raise ValueError(
@@ -118,4 +133,4 @@ def shifted(X: Any, mean: Any) -> Operator:
 
 def is_dense_in_memory(X: Any) -> bool:
     """Whether X is one dense array in memory, of any namespace."""
-    return not (sp.issparse(X) or isinstance(X, (np.memmap, Blocks)))
+    return not (sp.issparse(X) or isinstance(X, (np.memmap, Operator)))

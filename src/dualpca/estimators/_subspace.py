@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -11,13 +10,13 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from ..formulations import formulation as make_formulation
-from ..linalg import Array, fix_signs, namespace, to_numpy
+from ..linalg import Array, namespace, to_numpy
 from ..operators import Operator
 from ..problem import DCProblem
 from ..solvers import SOLVERS, Ritz, rayleigh_ritz, solve
 from ..solvers.direct import gram_ritz, lapack_ritz
 from ..solvers.krylov import Krylov, random_start, shortfall_bound
-from ..solvers.solve import as_solver
+from ..solvers.solve import as_solver, outside
 
 #: The solvers of PCA's DC problems; IRLS is for the robust ones.
 ITERATIVE = tuple(name for name in SOLVERS if name != "irls")
@@ -92,8 +91,8 @@ def leading_subspace(
 
 def choose(X: Operator, s: int, *, dense: bool) -> str:
     """The solver of ``solver="auto"``: direct where the smaller side is small or s is most of it."""
-    small = min(X.shape)
-    if dense and (small <= 200 or s > 0.5 * small):
+    small, large = min(X.shape), max(X.shape)
+    if dense and large <= 20 * small and (small <= 200 or s > 0.5 * small):
         return "lapack"
     if small <= DIRECT_LIMIT or s > 0.1 * small:
         return "lapack" if X.T.implicit else "gram"
@@ -106,11 +105,8 @@ def _krylov(X: Operator, s: int, *, tol: float, max_iter: int, seed: int) -> Sub
     A = X.T if wide else X
     options = Krylov(max_steps=max_iter)
     found = options(A, s, tol=tol, start=random_start(A, options.block, seed), seed=seed)
-    if wide:
-        ritz = rayleigh_ritz(X, X.rmatmul(found.V))
-    else:
-        theta, residuals = X.asarray(np.clip(found.theta, 0, None)), X.asarray(found.residuals)
-        ritz = Ritz(found.V * fix_signs(found.V)[None, :], theta, residuals)
+    # The recurrence's own residual does not see the rounding of V: one pass measures it.
+    ritz = rayleigh_ritz(X, X.rmatmul(found.V) if wide else found.V)
     warn_above(ritz.residual, tol, "krylov", max_iter)
     return Subspace(ritz, _relative(found.shortfall, 1.0, X), "krylov", found.steps)
 
@@ -140,6 +136,11 @@ def _pad(W: Array, s: int) -> Array:
 
 def as_problem(formulation: Any, X: Operator) -> DCProblem:
     """A formulation by letter, or a function that makes a DCProblem of an operator."""
+    if isinstance(formulation, str) and formulation.startswith("robust"):
+        raise ValueError(
+            f"formulation={formulation!r} has other solutions than PCA; use "
+            f"dualpca.solve(dualpca.formulation({formulation!r}, X), s=n_components) for it"
+        )
     if not callable(formulation):
         return make_formulation(formulation, X)
     problem = formulation(X)
@@ -174,13 +175,5 @@ def warn_above(residual: float, tol: float, name: str, max_iter: int) -> None:
             f"{name} reached a residual of {residual:.1e}, above tol={tol:.1e}, in at most "
             f"max_iter={max_iter} iterations; raise max_iter or tol",
             ConvergenceWarning,
-            stacklevel=_outside(),
+            stacklevel=outside(),
         )
-
-
-def _outside() -> int:
-    """How many frames up the caller of this package is."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back and frame.f_globals.get("__name__", "").startswith("dualpca"):
-        frame, level = frame.f_back, level + 1
-    return level

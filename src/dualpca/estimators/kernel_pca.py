@@ -7,15 +7,18 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ..linalg import Array
 from ..operators import Centered, Kernel, Operator, as_operator, centered
 from ..solvers import Ritz
-from ._data import check_number, seed, validated
+from ._data import check_number, check_scores, seed, validated
 from ._subspace import ITERATIVE, Subspace, leading_subspace
 
 __all__ = ["KernelPCA"]
@@ -43,7 +46,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     Parameters
     ----------
     n_components : int or None
-        How many components; None keeps every one with a nonzero eigenvalue.
+        How many components, at most n_samples; None keeps every one with a nonzero eigenvalue.
     kernel : str or callable
         Any kernel of :func:`sklearn.metrics.pairwise.pairwise_kernels`, "precomputed", or a function
         of two rows.
@@ -62,6 +65,10 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         As in :class:`dualpca.PCA`; the residual is that of the centred K.
     remove_zero_eig : bool
         Drop components whose eigenvalue is zero also where ``n_components`` is given.
+    fit_inverse_transform : bool
+        Learn the way back from scores to rows, for :meth:`inverse_transform`.
+    alpha : float
+        The ridge of that regression.
     n_jobs : int or None
         Threads of the kernel function.
 
@@ -103,6 +110,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
         "remove_zero_eig": ["boolean"],
+        "fit_inverse_transform": ["boolean"],
+        "alpha": [Interval(Real, 0, None, closed="left")],
         "n_jobs": [Integral, None],
     }
 
@@ -122,6 +131,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         max_iter: int = 1000,
         random_state: Any = None,
         remove_zero_eig: bool = False,
+        fit_inverse_transform: bool = False,
+        alpha: float = 1.0,
         n_jobs: int | None = None,
     ) -> None:
         self.n_components = n_components
@@ -137,6 +148,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.max_iter = max_iter
         self.random_state = random_state
         self.remove_zero_eig = remove_zero_eig
+        self.fit_inverse_transform = fit_inverse_transform
+        self.alpha = alpha
         self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: Any = None) -> KernelPCA:
@@ -174,6 +187,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if isinstance(Xc, Centered):
             image = Xc.center.image[:, 0]
             self._row_mean, self._all_mean = image, float(image.mean())
+        if self.fit_inverse_transform:
+            self._fit_inverse(X)
         self.n_passes_ = operator.passes
         return self
 
@@ -275,6 +290,33 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         positive = self.eigenvalues_ > 0
         scale = np.where(positive, 1 / np.sqrt(np.where(positive, self.eigenvalues_, 1)), 0)
         return K @ (self.eigenvectors_ * scale)
+
+    def _fit_inverse(self, X: Any) -> None:
+        if self.kernel == "precomputed" or sp.issparse(X):
+            raise ValueError(
+                "fit_inverse_transform=True needs dense rows to return to, not "
+                f"{'a precomputed kernel' if self.kernel == 'precomputed' else 'sparse data'}"
+            )
+        self.X_transformed_fit_ = self.eigenvectors_ * np.sqrt(self.eigenvalues_)
+        K = np.array(self._kernel(self.X_transformed_fit_, self.X_transformed_fit_))
+        K.flat[:: K.shape[0] + 1] += self.alpha
+        self.dual_coef_ = scipy.linalg.solve(K, X, assume_a="pos", overwrite_a=True)
+
+    @available_if(lambda self: self.fit_inverse_transform)
+    def inverse_transform(self, X: Any) -> Array:
+        """Rows whose scores are near X: kernel ridge regression of the training rows on their scores.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_components)
+
+        Returns
+        -------
+        rows : array of shape (n_samples, n_features)
+        """
+        check_is_fitted(self, "dual_coef_")
+        scores = check_scores(X, self.eigenvalues_.shape[0])
+        return self._kernel(scores, self.X_transformed_fit_) @ self.dual_coef_
 
     @property
     def _n_features_out(self) -> int:

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..linalg import Array, namespace
+from ..linalg import Array, namespace, to_numpy
 from ..operators import Operator, as_operator, centered
 from ..solvers import Ritz
 from ._data import (
@@ -53,7 +53,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         same components; None leaves the choice to the solver.
     tol : float
         The relative residual ``||C V - V Theta||_F / ||C V||_F`` to reach, C being the covariance:
-        the same for every solver and formulation. 1e-4 leaves about 1e-8 of the variance.
+        the same for every solver and formulation. 1e-4 leaves 1e-8 to 1e-7 of the variance; single
+        axes err by the residual over their gap, so use 1e-8 to match scores digit by digit.
     max_iter : int
         The most iterations; a ConvergenceWarning tells the residual reached.
     random_state : int, RandomState instance or None
@@ -279,6 +280,9 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def get_covariance(self) -> Array:
         """The model covariance ``V Diag(variance - noise) V^T + noise I`` of probabilistic PCA.
 
+        It does not depend on ``whiten``, which scales scores only; scikit-learn's scales by the
+        variance once more there.
+
         Returns
         -------
         covariance : array of shape (n_features, n_features)
@@ -312,6 +316,9 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def score_samples(self, X: Any) -> Array:
         """The log-likelihood of each row under probabilistic PCA.
 
+        It is -inf where the model covariance is singular (no noise left, or directions without
+        variance): such a model has no density. Ask for fewer components then.
+
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
@@ -325,10 +332,20 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         X = validated(self, X, reset=False, sparse=False)
         xp = namespace(self.components_)
         rows = xp.asarray(X) - self.mean_
-        precision = self.get_precision()
-        log_det = float(xp.linalg.slogdet(precision)[1])
-        constant = self.n_features_in_ * math.log(2 * math.pi) - log_det
-        return -0.5 * (xp.sum(rows * (rows @ precision), axis=1) + constant)
+        log_det = self._log_determinant()
+        if log_det == -math.inf:
+            return -math.inf * xp.ones_like(rows[:, 0])
+        constant = self.n_features_in_ * math.log(2 * math.pi) + log_det
+        return -0.5 * (xp.sum(rows * (rows @ self.get_precision()), axis=1) + constant)
+
+    def _log_determinant(self) -> float:
+        """``log det`` of the model covariance; -inf where it is singular."""
+        noise, left = self.noise_variance_, self.n_features_in_ - self.n_components_
+        variances = np.maximum(to_numpy(self.explained_variance_).astype(float), noise)
+        least = noise if left else variances.min()
+        if least <= 10 * self.n_features_in_ * np.finfo(float).eps * variances.max():
+            return -math.inf
+        return float(np.log(variances).sum() + (left * math.log(noise) if left else 0.0))
 
     def score(self, X: Any, y: Any = None) -> float:
         """The mean log-likelihood of the rows.

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..linalg import Array, eigh, namespace, orthonormalize
-from ..losses import RowFunction
-from ..operators import Weighted
+from ..linalg import Array, eigh, orthonormalize
 from ..problem import DCProblem
 from .base import Iterate, Point
 
@@ -46,11 +44,10 @@ class IRLS:
     """
 
     def __call__(self, problem: DCProblem, W: Array) -> Iterator[Iterate]:
-        F, X, s = problem.F, problem.X, W.shape[1]
-        if not isinstance(F, RowFunction) or X.implicit:
+        X, s = problem.X, W.shape[1]
+        weights = getattr(problem.F, "weights", None)
+        if weights is None or X.implicit:
             raise ValueError("IRLS reweights rows: it solves robust formulations of explicit data")
         while True:
-            weights = F.weights(X @ W)
-            C = Weighted(X, namespace(weights).sqrt(weights)).gram()
-            W = eigh(C)[1][:, :s]
+            W = X.asarray(eigh(X.gram(weights(X @ W)))[1][:, :s])
             yield Iterate(Point(problem, W))

@@ -7,11 +7,12 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
-from ..linalg import Array, is_implicit, orthonormalize
+from ..linalg import Array, is_implicit, namespace, orthonormalize, singular_values
 from ..problem import DCProblem
 from .base import Iterate, Solver
 from .dca import DCA, IRLS, SimultaneousIteration
@@ -61,6 +62,11 @@ class Result:
 
 def as_solver(solver: str | Solver) -> Solver:
     """A solver by name, or as given."""
+    if isinstance(solver, type) or not (isinstance(solver, str) or callable(solver)):
+        raise TypeError(
+            f"solver={solver!r} is no solver; give a name ({', '.join(SOLVERS)}) or an instance, "
+            "such as ZeroFPR(memory=10)"
+        )
     if not isinstance(solver, str):
         return solver
     if solver not in SOLVERS:
@@ -190,7 +196,7 @@ def solve(
             f"{type(solver).__name__} stopped at max_iter={max_iter} with a residual of "
             f"{residual:.1e}, above tol={tol:.1e}; raise max_iter or tol",
             ConvergenceWarning,
-            stacklevel=2,
+            stacklevel=outside(),
         )
     return Result(
         iterate.point.W,
@@ -205,8 +211,6 @@ def solve(
 
 def _complete(W: Array) -> Array:
     """W as it is where it has full rank; else an orthonormal basis that contains its columns' span."""
-    from ..linalg import namespace, singular_values
-
     sigma = singular_values(W)
     floor = namespace(sigma).finfo(sigma.dtype).eps * max(W.shape) * float(sigma[0])
     return W if float(sigma[-1]) > floor else orthonormalize(W)
@@ -218,10 +222,19 @@ def _check(
     limit = problem.X.shape[1]
     if W0 is None and s is None:
         raise ValueError("neither W0 nor s was given; pass s=number of columns, or a start W0")
-    if W0 is None and not 1 <= s <= limit:  # type: ignore[operator]
+    if s is not None and (not isinstance(s, Integral) or isinstance(s, bool)):
+        raise TypeError(f"s={s!r} counts columns; give an integer")
+    if s is not None and not 1 <= s <= limit:
         raise ValueError(f"s={s} is out of range; choose 1 <= s <= {limit}")
-    if W0 is not None and W0.shape[0] != limit:
-        raise ValueError(f"W0 has {W0.shape[0]} rows where the problem's variable has {limit}")
+    if W0 is not None:
+        if len(getattr(W0, "shape", ())) != 2:
+            raise TypeError(f"W0 is a {type(W0).__name__}; give a matrix with {limit} rows")
+        if W0.shape[0] != limit:
+            raise ValueError(f"W0 has {W0.shape[0]} rows where the problem's variable has {limit}")
+        if s is not None and W0.shape[1] != s:
+            raise ValueError(
+                f"W0 has {W0.shape[1]} columns and s={s}; leave s out, or make them agree"
+            )
     if not tol >= 0:
         raise ValueError(f"tol={tol} must be a number >= 0, such as 1e-4")
     if max_iter < 1:
@@ -230,10 +243,20 @@ def _check(
         raise ValueError(f"stop={stop!r} is unknown; choose 'residual' or 'paper'")
 
 
+def outside() -> int:
+    """How many frames up the caller of this package is: where a warning should point."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith("dualpca"):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
 def _show(record: Record, tol: float) -> None:
-    size = record.residual if record.residual is not None else record.fixed_point
+    name, size = "residual", record.residual
+    if size is None:
+        name, size = "fixed point", record.fixed_point
     sys.stderr.write(
-        f"\riteration {record.iteration}  passes {record.passes}  residual {size:.2e} (tol {tol:.0e})"
+        f"\riteration {record.iteration}  passes {record.passes}  {name} {size:.2e} (tol {tol:.0e})"
         f"  {record.seconds:.1f} s"
     )
     sys.stderr.flush()
