@@ -86,6 +86,17 @@ def test_dca_reaches_the_closed_form_optimum(name, shape):
     assert dual.objective == pytest.approx(expected, rel=1e-10)
 
 
+@pytest.mark.parametrize("name", ["m", "o", "q", "holder_dual", "mT", "oT", "qT", "holder_dualT"])
+def test_the_literal_dual_loop_reaches_it_too(name):
+    # solve() runs DCA on a dual as its primal; here the dual iterates themselves.
+    A = data(2)
+    problem = formulation(name, as_operator(A))
+    iterates = DCA()(problem, problem.start(4, 3))
+    value = [next(iterates).point.objective for _ in range(400)][-1]
+    expected = optimal_value(name, np.linalg.svd(A, compute_uv=False), 4)
+    assert value == pytest.approx(expected, rel=1e-10)
+
+
 @pytest.mark.parametrize("name", PCA_LETTERS)
 def test_no_point_is_below_the_closed_form_optimum(name):
     A = data(5)

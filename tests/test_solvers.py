@@ -201,11 +201,35 @@ def test_deterministic_given_random_state(solver):
         ({"s": 2, "solver": "newton"}, "solver='newton' is unknown; choose one of dca"),
         ({"s": 2, "stop": "paper"}, "stop='paper' needs a proximal step"),
         ({"W0": np.ones((7, 2))}, "W0 has 7 rows where the problem's variable has 30"),
+        ({"W0": np.ones((30, 2)), "s": 3}, "W0 has 2 columns and s=3"),
     ],
 )
 def test_bad_arguments_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         solve(formulation("l", data()), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"s": 2.5}, "s=2.5 counts columns; give an integer"),
+        ({"s": "2"}, "s='2' counts columns"),
+        ({"s": True}, "s=True counts columns"),
+        ({"s": 2, "solver": None}, "solver=None is no solver; give a name"),
+        ({"s": 2, "solver": DCA}, "is no solver; give a name .* or an instance"),
+        ({"W0": [[1.0], [2.0]]}, "W0 is a list; give a matrix with 30 rows"),
+    ],
+)
+def test_arguments_of_the_wrong_type_are_named(arguments, message):
+    with pytest.raises(TypeError, match=message):
+        solve(formulation("l", data()), **arguments)
+
+
+@pytest.mark.parametrize("letter", ["l", "o"])
+def test_warnings_point_at_the_caller(letter):
+    with pytest.warns(ConvergenceWarning) as caught:
+        solve(formulation(letter, data()), s=3, tol=1e-9, max_iter=2, random_state=0)
+    assert caught[0].filename == __file__
 
 
 def test_prox_that_does_not_exist_is_named():
@@ -222,39 +246,31 @@ COUNTS = {
     ("n", "zerofpr"): (9, 18),
     ("o", "proximal_gradient"): (4, 5),
     ("o", "zerofpr"): (4, 8),
+    ("l", "zerofpr"): (72, 158),
 }
-#: On (l) and (q) the count follows the gap of the matrix at hand: 55 to 124 and 56 to 89 iterations
-#: over nine matrices (medians 81 and 69), against 72 (158) and 52 (105) of the reference.
-SPREAD = {("l", "zerofpr"): (72, 158), ("q", "zerofpr"): (52, 105)}
+#: On (l) and (q) the count follows the gap of the matrix at hand: over nine matrices 55 to 124 and 56
+#: to 89 iterations. So (l) takes nine matrices to meet the reference, and (q), with a median of 69
+#: (140), stays above its 52 (105).
+SEEDS = {"l": 9, "n": 3, "o": 3, "q": 3}
 
 
-@pytest.fixture(scope="module")
-def counted():
-    found = {key: [] for key in (*COUNTS, *SPREAD)}
-    for seed in range(3):
+def test_counts_of_the_reference_implementation():
+    found = {key: [] for key in (*COUNTS, ("q", "zerofpr"))}
+    for seed in range(max(SEEDS.values())):
         X = as_operator(np.random.default_rng(seed).standard_normal((4000, 2000)))
         for letter, solver in found:
-            problem = formulation(letter, X)
-            W0 = problem.start(20, seed)
-            result = solve(problem, solver, W0, tol=1e-3, stop="paper")
-            gradients = result.passes // (1 if problem.F.one_pass else 2)
-            found[letter, solver].append((result.iterations, gradients))
-    return {key: np.median(value, axis=0) for key, value in found.items()}
-
-
-@pytest.mark.parametrize("key", COUNTS)
-def test_counts_of_the_reference_implementation(counted, key):
-    for ours, reference in zip(counted[key], COUNTS[key], strict=True):
-        assert abs(ours - reference) <= max(2, 0.15 * reference)
-
-
-@pytest.mark.parametrize("key", SPREAD)
-def test_counts_that_follow_the_gap(counted, key):
-    iterations, gradients = counted[key]
-    reference = SPREAD[key]
-    assert 0.5 * reference[0] <= iterations <= 1.75 * reference[0]
-    # What does not depend on the matrix: gradients for each iteration, 2.19 and 2.02.
-    assert gradients / iterations == pytest.approx(reference[1] / reference[0], rel=0.1)
+            if seed < SEEDS[letter]:
+                problem = formulation(letter, X)
+                result = solve(problem, solver, problem.start(20, seed), tol=1e-3, stop="paper")
+                gradients = result.passes // (1 if problem.F.one_pass else 2)
+                found[letter, solver].append((result.iterations, gradients))
+    medians = {key: np.median(value, axis=0) for key, value in found.items()}
+    for key, reference in COUNTS.items():
+        for ours, theirs in zip(medians[key], reference, strict=True):
+            assert abs(ours - theirs) <= max(2, 0.15 * theirs), (key, medians[key], reference)
+    iterations, gradients = medians["q", "zerofpr"]
+    assert gradients / iterations == pytest.approx(105 / 52, rel=0.05)
+    assert iterations < 1.05 * medians["l", "zerofpr"][0]
 
 
 def test_zerofpr_takes_the_plain_point_when_no_step_descends():
@@ -327,7 +343,7 @@ def convert(name, A):
 @pytest.mark.parametrize(
     ("solver", "letter"),
     [(a, b) for a, b in PAIRS if b in ("l", "n", "p", "k", "g", "o", "q")]
-    + [(a, "robust") for a in SOLVER_NAMES[:3]],
+    + [(a, "robust") for a in (*SOLVER_NAMES[:3], "irls")],
 )
 def test_backends_agree(backend, dtype, solver, letter):
     A = data(4)
