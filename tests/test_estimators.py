@@ -129,3 +129,9 @@ def test_weighted_rows_equal_repeated_rows():
     weights = np.random.default_rng(0).integers(1, 4, 50)
     twice = as_operator(np.repeat(A, weights, axis=0))
     np.testing.assert_allclose(Weighted(as_operator(A), np.sqrt(weights)).gram(), twice.gram())
+
+
+@pytest.mark.parametrize("center", [True, False])
+def test_entries_whose_squares_overflow_are_refused(center):
+    with pytest.raises(ValueError, match="squares overflow float64; divide X"):
+        PCA(2, center=center).fit(data(30, 5) * 1e200)

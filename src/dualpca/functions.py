@@ -52,6 +52,11 @@ class Function(ABC):
         return False
 
     @property
+    def indicator(self) -> bool:
+        """Whether f is 0 on its domain, and so at every point that :meth:`prox` returns."""
+        return False
+
+    @property
     def has_prox(self) -> bool:
         """Whether :meth:`prox` has a closed form or a safe scalar iteration here."""
         return True
@@ -333,6 +338,10 @@ class Ball(Function):
         return self.norm.unitarily_invariant
 
     @property
+    def indicator(self) -> bool:
+        return True
+
+    @property
     def has_prox(self) -> bool:
         return self.norm.has_projection
 
@@ -462,6 +471,10 @@ class Spectral(Function):
     @property
     def unitarily_invariant(self) -> bool:
         return True
+
+    @property
+    def indicator(self) -> bool:
+        return self.g.indicator
 
     @property
     def has_prox(self) -> bool:

@@ -170,6 +170,12 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         operator = as_operator(X)
         s = self._to_compute(*operator.shape)
         Xc = centered(operator) if self.center else operator
+        energy = Xc.energy()
+        if not math.isfinite(energy):
+            raise ValueError(
+                f"X has entries so large that their squares overflow {Xc.dtype}; divide X by its "
+                "largest magnitude"
+            )
         found = leading_subspace(
             Xc,
             s,
@@ -180,7 +186,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             max_iter=self.max_iter,
             seed=seed(self.random_state),
         )
-        self._set_components(Xc, found.ritz)
+        self._set_components(Xc, found.ritz, energy)
         self.residual_ = found.ritz.residual
         self.variance_shortfall_ = found.shortfall
         self.solver_ = found.solver
@@ -205,11 +211,11 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             )
         return int(n)
 
-    def _set_components(self, Xc: Operator, ritz: Ritz) -> None:
+    def _set_components(self, Xc: Operator, ritz: Ritz, energy: float) -> None:
         N, d = Xc.shape
         xp = namespace(ritz.theta)
         variance = ritz.theta / (N - 1)
-        total = Xc.energy() / (N - 1)
+        total = energy / (N - 1)
         ratio = variance / total if total > 0 else variance
         n = ritz.theta.shape[0]
         if self.n_components == "mle":

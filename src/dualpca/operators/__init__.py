@@ -71,7 +71,8 @@ def centered(X: Operator) -> Operator:
         return Centered(X, mean, mean * float(N))
     total, energy = X.column_sums()
     mean = total / N
-    offset = float(N * (mean @ mean))
+    with np.errstate(over="ignore"):
+        offset = float(N * (mean @ mean))
     # The correction keeps eps * offset / spread of relative accuracy: 5e-7 here, 2e-13 in float64.
     limit = 4.0 if "float32" in str(X.dtype) else 1e3
     if offset > limit * max(energy - offset, 0.0) and not X.sparse:

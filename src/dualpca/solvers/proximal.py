@@ -65,8 +65,9 @@ class _Step:
 
     @property
     def envelope(self) -> float:
-        """The forward-backward envelope at W; G vanishes or is finite at a prox point."""
-        return self.model + self.point.problem.G(self.bar.W)
+        """The forward-backward envelope at W."""
+        G = self.point.problem.G
+        return self.model if G.indicator else self.model + G(self.bar.W)
 
     def backtrack(self, minimum: float) -> _Step:
         """Halve gamma until f(bar) is below the model."""
