@@ -15,8 +15,8 @@ from sklearn.utils.extmath import randomized_svd
 
 import dualpca
 
-ITERATIONS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
-TOLERANCES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 0.0)
+ITERATIONS = (0, 1, 2, 4, 8, 16, 32, 64)
+TOLERANCES = (1e-1, 1e-2, 1e-4, 0.0)
 OUR_TOLERANCES = (3e-1, 1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 1e-5, 1e-6)
 
 
@@ -111,7 +111,13 @@ METHODS = [
     ),
 ]
 FIRST_ORDER = [
-    Method("DCA (n)", _dualpca(solver="dca", formulation="n"), OUR_TOLERANCES),
-    Method("PG (n)", _dualpca(solver="proximal_gradient", formulation="n"), OUR_TOLERANCES),
-    Method("ZeroFPR (n)", _dualpca(solver="zerofpr", formulation="n"), OUR_TOLERANCES),
+    Method("DCA (n)", _dualpca(solver="dca", formulation="n", max_iter=300), OUR_TOLERANCES),
+    Method(
+        "PG (n)",
+        _dualpca(solver="proximal_gradient", formulation="n", max_iter=300),
+        OUR_TOLERANCES,
+    ),
+    Method(
+        "ZeroFPR (n)", _dualpca(solver="zerofpr", formulation="n", max_iter=300), OUR_TOLERANCES
+    ),
 ]

@@ -68,7 +68,7 @@ def explore(
     return found
 
 
-def race(case: Case, dtype: str, *, repeats: int, cap: float) -> list[dict[str, Any]]:
+def race(case: Case, dtype: str, *, repeats: int, cap: float, quick: bool) -> list[dict[str, Any]]:
     """One row a target: the median seconds of every method that reaches it."""
     A = case.make()
     if A is None:
@@ -76,7 +76,8 @@ def race(case: Case, dtype: str, *, repeats: int, cap: float) -> list[dict[str, 
         return []
     A = A.astype(dtype)
     best = optimum(A, case.s)
-    methods = [m for m in (*METHODS, *FIRST_ORDER) if applies(m, A)]
+    every = METHODS if quick else [*METHODS, *FIRST_ORDER]
+    methods = [m for m in every if applies(m, A)]
     explored = {m.name: explore(m, A, case.s, best, cap) for m in methods}
     chosen: dict[tuple[str, Any], list[float]] = {}
     picks: dict[float, dict[str, tuple[Any, float]]] = {}
@@ -142,7 +143,7 @@ def main() -> None:
     Path(args.out).parent.mkdir(parents=True, exist_ok=True)
     for case in cases:
         for dtype in dtypes:
-            rows += race(case, dtype, repeats=repeats, cap=cap)
+            rows += race(case, dtype, repeats=repeats, cap=cap, quick=args.quick)
             Path(args.out).write_text(json.dumps(rows, indent=1))
     ratios = [row["ratio"] for row in rows if math.isfinite(row["ratio"]) and row["ratio"] > 0]
     if ratios:

@@ -6,8 +6,9 @@ The mathematics layer speaks the paper's letters: functions, operators, ``DCProb
 
 from .estimators import PCA, KernelPCA
 from .formulations import CLASSICAL, FORMULATIONS, formulation, optimal_value
-from .functions import Ball, Function, HalfSquare, KyFan, KyFanDual, Lp, Norm, Power, Spectral
+from .functions import Ball, Function, HalfSquare, Norm, Power, Spectral
 from .losses import RowHyperbola, RowSemicircle
+from .norms import KyFan, KyFanDual, Lp
 from .operators import Blocks, Centered, Kernel, Matrix, Operator, Weighted, as_operator, centered
 from .problem import DCProblem
 from .solvers import (

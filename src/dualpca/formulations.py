@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .functions import Ball, HalfSquare, Lp, Power, Spectral
+from .functions import Ball, HalfSquare, Power, Spectral
 from .linalg import Array, gram, namespace, norm
 from .losses import RowSemicircle
+from .norms import Lp
 from .operators import Operator, as_operator
 from .problem import DCProblem
 

@@ -1,7 +1,8 @@
 """Closed proper convex functions: value, one subgradient, conjugate, prox.
 
 A *norm* also knows its dual norm, and so its ball, half square and conjugates come for free. A new
-unitarily invariant objective is one small :class:`Norm` inside :class:`Spectral`; see :class:`KyFan`.
+unitarily invariant objective is one small :class:`Norm` inside :class:`Spectral`; see
+:class:`dualpca.KyFan`.
 """
 
 from __future__ import annotations
@@ -11,10 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from numbers import Integral
 from typing import Any
-
-from array_api_compat import device
 
 from .linalg import (
     Array,
@@ -29,9 +27,6 @@ __all__ = [
     "Ball",
     "Function",
     "HalfSquare",
-    "KyFan",
-    "KyFanDual",
-    "Lp",
     "Norm",
     "Power",
     "Spectral",
@@ -115,19 +110,24 @@ class Norm(Function):
         """The nearest point of the unit ball."""
         raise TypeError(f"{self!r} has no projection onto its unit ball here")
 
-    def half_square_prox(self, W: Array, gamma: float) -> Array | None:
-        """The prox of ``gamma/2 ||.||^2`` where it is known, else None."""
-        return None
+    @property
+    def has_half_square_prox(self) -> bool:
+        """Whether :meth:`half_square_prox` is available."""
+        return False
+
+    def half_square_prox(self, W: Array, gamma: float) -> Array:
+        """The prox of ``gamma/2 ||.||^2``."""
+        raise TypeError(f"the half square of {self!r} has no proximal map here")
 
 
-def _conjugate_exponent(p: Fraction | float) -> Fraction | float:
+def conjugate_exponent(p: Fraction | float) -> Fraction | float:
     """q with 1/p + 1/q = 1, exactly."""
     if p == 1:
         return math.inf
     return Fraction(1) if p == math.inf else p / (p - 1)
 
 
-def _exponent(p: Any) -> Fraction | float:
+def exponent(p: Any) -> Fraction | float:
     if p in (math.inf, -math.inf):
         return float(p)
     try:
@@ -136,192 +136,6 @@ def _exponent(p: Any) -> Fraction | float:
         raise TypeError(
             f"p={p!r} is not an exponent; give a number such as 4, '4/3' or inf"
         ) from error
-
-
-@dataclass(frozen=True)
-class Lp(Norm):
-    """``||W||_p`` over all entries, 1 <= p <= inf; p = 2 is the Schatten 2-norm, without an SVD.
-
-    Eq. (2) and (6), Tables 2 and 3. The subgradient at an entry 0 takes sign(0) = 0;
-    for p = inf it spreads over the entries of largest magnitude.
-    """
-
-    p: Any = 2
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "p", _exponent(self.p))
-        if self.p < 1:
-            raise ValueError(f"p={self.p} gives no norm; choose 1 <= p <= inf")
-
-    @property
-    def unitarily_invariant(self) -> bool:
-        return self.p == 2
-
-    @property
-    def one_pass(self) -> bool:
-        return self.p == 2
-
-    @property
-    def has_projection(self) -> bool:
-        return self.p in (1, 2, math.inf)
-
-    @property
-    def dual(self) -> Lp:
-        return Lp(_conjugate_exponent(self.p))
-
-    def __call__(self, W: Array) -> float:
-        if self.p == 2:
-            return norm(W)
-        xp = namespace(W)
-        size = xp.abs(W)
-        if self.p == 1:
-            return float(xp.sum(size))
-        top = float(xp.max(size))
-        if self.p == math.inf or top == 0:
-            return top
-        return top * float(xp.sum((size / top) ** float(self.p))) ** float(1 / self.p)
-
-    def subgradient(self, W: Array) -> Array:
-        value = self(W)
-        if value == 0:
-            return W * 0.0
-        if self.p == 2:
-            return W / value
-        xp = namespace(W)
-        if self.p == 1:
-            return xp.sign(W)
-        if self.p == math.inf:
-            top = xp.astype(xp.abs(W) == value, W.dtype)
-            return xp.sign(W) * top / float(xp.sum(top))
-        return xp.sign(W) * (xp.abs(W) / value) ** float(self.p - 1)
-
-    def project(self, W: Array) -> Array:
-        if self.p == 2:
-            return W / max(1.0, norm(W))
-        xp = namespace(W)
-        if self.p == math.inf:
-            return xp.clip(W, -1.0, 1.0)
-        if self.p == 1:
-            return _shrink(W, _threshold(W, lambda total, k: (total - 1) / k))
-        return super().project(W)
-
-    def half_square_prox(self, W: Array, gamma: float) -> Array | None:
-        if self.p == 2:
-            return W / (1 + gamma)
-        if self.p == 1:
-            return _shrink(W, _threshold(W, lambda total, k: gamma * total / (1 + gamma * k)))
-        if self.p == math.inf:
-            return W - gamma * Lp(1).half_square_prox(W / gamma, 1 / gamma)  # type: ignore[operator]
-        return None
-
-    def pullback(self, X: Any, W: Array) -> tuple[float, Array]:
-        if not self.one_pass:
-            return super().pullback(X, W)
-        # ||XW||^2 = <W, X^T X W>: the global norm without a second pass.
-        Z = X.sweep(W)
-        value = math.sqrt(max(inner(W, Z), 0.0))
-        return value, (Z / value if value > 0 else Z * 0.0)
-
-
-def _threshold(W: Array, rule: Callable[[Array, Array], Array]) -> float:
-    """The threshold of the sorted-magnitudes family: the largest ``rule(sum_k, k)`` over k."""
-    xp = namespace(W)
-    size = xp.sort(xp.reshape(xp.abs(W), (-1,)), descending=True)
-    k = xp.arange(1, size.shape[0] + 1, dtype=size.dtype, device=device(size))
-    return max(float(xp.max(rule(xp.cumulative_sum(size), k))), 0.0)
-
-
-def _shrink(W: Array, threshold: float) -> Array:
-    xp = namespace(W)
-    return xp.sign(W) * xp.clip(xp.abs(W) - threshold, 0.0, None)
-
-
-def _check_count(k: Any) -> None:
-    if not isinstance(k, Integral):
-        raise TypeError(f"k={k!r} is not a count; give an integer k >= 1")
-    if k < 1:
-        raise ValueError(f"k={k} counts entries; choose k >= 1")
-
-
-@dataclass(frozen=True)
-class KyFan(Norm):
-    """The sum of the k entries of largest magnitude; as ``Spectral(KyFan(k))`` the Ky Fan k-norm.
-
-    The worked example of a new unitarily invariant objective (Section 6 of the paper names it): a
-    value, a subgradient and a dual norm, and every formulation, dual, kernel version, out-of-sample
-    map and solver follows.
-    """
-
-    k: int = 1
-
-    def __post_init__(self) -> None:
-        _check_count(self.k)
-
-    @property
-    def dual(self) -> KyFanDual:
-        return KyFanDual(self.k)
-
-    def _kth(self, size: Array) -> float:
-        xp = namespace(size)
-        flat = xp.sort(xp.reshape(size, (-1,)), descending=True)
-        return float(flat[min(self.k, flat.shape[0]) - 1])
-
-    def __call__(self, W: Array) -> float:
-        xp = namespace(W)
-        flat = xp.sort(xp.reshape(xp.abs(W), (-1,)), descending=True)
-        return float(xp.sum(flat[: min(self.k, flat.shape[0])]))
-
-    def subgradient(self, W: Array) -> Array:
-        # Entries tied with the k-th share what the larger ones leave of k.
-        xp = namespace(W)
-        size = xp.abs(W)
-        cut = self._kth(size)
-        above = xp.astype(size > cut, W.dtype)
-        tied = xp.astype(size == cut, W.dtype)
-        share = (min(self.k, math.prod(W.shape)) - float(xp.sum(above))) / float(xp.sum(tied))
-        return xp.sign(W) * (above + share * tied)
-
-
-@dataclass(frozen=True)
-class KyFanDual(Norm):
-    """``max(||W||_inf, ||W||_1 / k)``, the dual of the Ky Fan k-norm."""
-
-    k: int = 1
-
-    def __post_init__(self) -> None:
-        _check_count(self.k)
-
-    @property
-    def dual(self) -> KyFan:
-        return KyFan(self.k)
-
-    @property
-    def has_projection(self) -> bool:
-        return True
-
-    def __call__(self, W: Array) -> float:
-        return max(Lp(math.inf)(W), Lp(1)(W) / self.k)
-
-    def subgradient(self, W: Array) -> Array:
-        if Lp(math.inf)(W) * self.k >= Lp(1)(W):
-            return Lp(math.inf).subgradient(W)
-        return Lp(1).subgradient(W) / self.k
-
-    def project(self, W: Array) -> Array:
-        # min(|w| - t, 1)_+ with the least t >= 0 whose sum is at most k; the sum falls with t.
-        xp = namespace(W)
-        size = xp.abs(W)
-        low, high = 0.0, float(xp.max(size))
-        if float(xp.sum(xp.clip(size, 0.0, 1.0))) > self.k:
-            for _ in range(200):
-                middle = (low + high) / 2
-                if float(xp.sum(xp.clip(size - middle, 0.0, 1.0))) > self.k:
-                    low = middle
-                else:
-                    high = middle
-        else:
-            high = 0.0
-        return xp.sign(W) * xp.clip(size - high, 0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -372,11 +186,11 @@ class HalfSquare(Function):
 
     @property
     def one_pass(self) -> bool:
-        return self.norm == Lp(2)
+        return self.norm.one_pass
 
     @property
     def has_prox(self) -> bool:
-        return isinstance(self.norm, Lp) and self.norm.has_projection
+        return self.norm.has_half_square_prox
 
     @property
     def conjugate(self) -> HalfSquare:
@@ -386,11 +200,12 @@ class HalfSquare(Function):
         return 0.5 * self.norm(W) ** 2
 
     def subgradient(self, W: Array) -> Array:
-        return W if self.norm == Lp(2) else self.norm(W) * self.norm.subgradient(W)
+        return W if self.norm.one_pass else self.norm(W) * self.norm.subgradient(W)
 
     def prox(self, W: Array, gamma: float) -> Array:
-        P = self.norm.half_square_prox(W, gamma)
-        return super().prox(W, gamma) if P is None else P
+        if not self.has_prox:
+            return super().prox(W, gamma)
+        return self.norm.half_square_prox(W, gamma)
 
     def pullback(self, X: Any, W: Array) -> tuple[float, Array]:
         if not self.one_pass:
@@ -406,7 +221,7 @@ class Power(Function):
     p: Any = 2
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "p", _exponent(self.p))
+        object.__setattr__(self, "p", exponent(self.p))
         if not 1 < self.p < math.inf:
             raise ValueError(f"p={self.p} is outside (1, inf); use Lp or Ball for the end points")
 
@@ -416,7 +231,7 @@ class Power(Function):
 
     @property
     def conjugate(self) -> Power:
-        return Power(_conjugate_exponent(self.p))
+        return Power(conjugate_exponent(self.p))
 
     def __call__(self, W: Array) -> float:
         if self.p == 2:
