@@ -32,7 +32,7 @@ race: install ## the race against peers; needs nothing else running on the machi
 	$(BIN)/python -m benchmarks.race $(ARGS)
 
 race-quick: ARGS += --quick
-race-quick: race ## a few cases of the race, about five minutes
+race-quick: race ## a few cases of the race, float32
 
 lint: install ## ruff check, ruff format --check, mypy
 	$(BIN)/ruff check .
