@@ -58,6 +58,15 @@ class DCProblem:
         """``minimize F*(H) - G*(X^T H)``; the dual of the dual is this problem."""
         return self._dual or DCProblem(self.F.conjugate, self.G.conjugate, self.X.T, self)
 
+    @cached_property
+    def is_dual(self) -> bool:
+        """Whether the dual of this problem, not itself, is the one in the rows of the data.
+
+        F is then no function of the rows of XW, as in every dual of the catalogue, and its dual's is:
+        W is a dual variable, tested by ``tol`` at its image ``dF(XW)``, and DCA runs as its primal.
+        """
+        return not self.F.one_pass and self.dual.F.one_pass
+
     def objective(self, W: Array) -> float:
         """``G(W) - F(XW)``."""
         return self.G(W) - self.F(self.X @ W)

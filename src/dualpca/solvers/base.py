@@ -46,13 +46,9 @@ class Point:
 
     @cached_property
     def residual(self) -> float:
-        """``||Z - W W^T Z||_F / ||Z||_F`` with W orthonormal; of a dual variable, that of its image.
-
-        Where F is not a function of the rows of XW, as in every dual of the catalogue, W is a dual
-        variable: its image ``dF(XW)`` solves the dual of this problem, and is tested there.
-        """
+        """``||Z - W W^T Z||_F / ||Z||_F`` with W orthonormal; of a dual variable, that of its image."""
         problem = self.problem
-        if problem.F.one_pass or not problem.dual.F.one_pass:
+        if not problem.is_dual:
             return residual(self.W, self.Z)
         # The image H has X^T H = Z, so its own Z is one product away.
         return residual(self._image[1], problem.X @ problem.dual.F.subgradient(self.Z))

@@ -141,7 +141,7 @@ def solve(
         W0 = problem.start(s, random_state)
     elif not is_implicit(W0):
         W0 = _complete(W0)
-    if isinstance(solver, DCA) and not problem.F.one_pass and problem.dual.F.one_pass:
+    if isinstance(solver, DCA) and problem.is_dual:
         result = solve(
             problem.dual,
             solver,
