@@ -135,3 +135,17 @@ def test_weighted_rows_equal_repeated_rows():
 def test_entries_whose_squares_overflow_are_refused(center):
     with pytest.raises(ValueError, match="squares overflow float64; divide X"):
         PCA(2, center=center).fit(data(30, 5) * 1e200)
+
+
+@pytest.mark.parametrize("solver", ["lapack", "gram"])
+def test_accuracy_is_told_of_the_components_that_are_kept(solver):
+    A = data(120, 15)
+    model = PCA(0.5, solver=solver).fit(A)
+    n = model.n_components_
+    assert 1 < n < 15
+    true = measured(A, model.components_)
+    assert model.residual_ == pytest.approx(true, rel=1e-3, abs=1e-12)
+    centred = A - A.mean(axis=0)
+    best = np.sum(np.linalg.svd(centred, compute_uv=False)[:n] ** 2)
+    captured = np.linalg.norm(centred @ model.components_.T) ** 2
+    assert (best - captured) / best <= model.variance_shortfall_ + 1e-14

@@ -72,9 +72,7 @@ def leading_subspace(
         # One vector beyond s tells the gap, which the certificate lives on.
         direct = gram_ritz if name == "gram" or kernel else lapack_ritz
         more = direct(X, min(s + 1, *X.shape))
-        theta, residuals = (to_numpy(a).astype(float) for a in (more.theta, more.residuals))
-        bound = shortfall_bound(theta, residuals, s)
-        return Subspace(more.leading(s), _relative(bound, theta[:s].sum(), X), name, 1)
+        return Subspace(more.leading(s), shortfall_of(more, s), name, 1)
     if name == "krylov":
         return _krylov(X, s, tol=tol, max_iter=max_iter, seed=seed)
     if formulation is None:
@@ -108,7 +106,13 @@ def _krylov(X: Operator, s: int, *, tol: float, max_iter: int, seed: int) -> Sub
     # The recurrence's own residual does not see the rounding of V: one pass measures it.
     ritz = rayleigh_ritz(X, X.rmatmul(found.V) if wide else found.V)
     warn_above(ritz.residual, tol, "krylov", max_iter)
-    return Subspace(ritz, _relative(found.shortfall, 1.0, X), "krylov", found.steps)
+    return Subspace(ritz, _relative(found.shortfall, 1.0, ritz), "krylov", found.steps)
+
+
+def shortfall_of(ritz: Ritz, s: int) -> float:
+    """The relative shortfall of the first s Ritz vectors, from those beyond them."""
+    theta, residuals = (to_numpy(a).astype(float) for a in (ritz.theta, ritz.residuals))
+    return _relative(shortfall_bound(theta, residuals, s), theta[:s].sum(), ritz)
 
 
 def certify(X: Operator, ritz: Ritz, seed: int) -> float:
@@ -116,12 +120,12 @@ def certify(X: Operator, ritz: Ritz, seed: int) -> float:
     s = ritz.V.shape[1]
     look = Krylov(basis=4 * s + 32)(X, s, tol=np.inf, start=ritz.V, seed=seed)
     captured, best = float(to_numpy(ritz.theta).sum(dtype=float)), float(look.theta.sum())
-    return _relative(best * (1 + look.shortfall) - captured, captured, X)
+    return _relative(best * (1 + look.shortfall) - captured, captured, ritz)
 
 
-def _relative(bound: float, captured: float, X: Operator) -> float:
+def _relative(bound: float, captured: float, ritz: Ritz) -> float:
     """A bound as a share of the captured variance, not below what rounding leaves open."""
-    floor = 4 * float(np.finfo(str(X.dtype).rsplit(".", 1)[-1]).eps)
+    floor = 4 * float(namespace(ritz.theta).finfo(ritz.theta.dtype).eps)
     return max(float(bound / captured), floor) if captured > 0 else 0.0
 
 
@@ -163,9 +167,7 @@ def solve_quietly(
 
 def tested(problem: DCProblem, W: Array) -> tuple[Array, Operator]:
     """What ``tol`` was asked of, W or the image of a dual variable, and the operator it belongs to."""
-    if problem.F.one_pass or not problem.dual.F.one_pass:
-        return W, problem.X
-    return problem.to_dual(W), problem.X.T
+    return (problem.to_dual(W), problem.X.T) if problem.is_dual else (W, problem.X)
 
 
 def warn_above(residual: float, tol: float, name: str, max_iter: int) -> None:

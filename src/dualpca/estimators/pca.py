@@ -7,12 +7,11 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from array_api_compat import device
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..linalg import Array, namespace, to_numpy
+from ..linalg import Array, namespace
 from ..operators import Operator, as_operator, centered
 from ..solvers import Ritz
 from ._data import (
@@ -24,13 +23,14 @@ from ._data import (
     shifted,
     validated,
 )
+from ._likelihood import ProbabilisticMixin
 from ._mle import minka_dimension
-from ._subspace import DIRECT, ITERATIVE, leading_subspace
+from ._subspace import DIRECT, ITERATIVE, leading_subspace, shortfall_of
 
 __all__ = ["PCA"]
 
 
-class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class PCA(ProbabilisticMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Principal component analysis at the accuracy that was asked for.
 
     Parameters
@@ -77,7 +77,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         the residuals and the Ritz values beyond ``n_components`` (see
         :func:`dualpca.solvers.krylov.shortfall_bound` for the theorem and what it assumes).
     n_iter_, n_passes_ : int
-        Iterations, and readings of the data in total.
+        Iterations, and readings of the data after validation.
     solver_ : str
         The solver that ran.
 
@@ -187,8 +187,9 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             seed=seed(self.random_state),
         )
         self._set_components(Xc, found.ritz, energy)
-        self.residual_ = found.ritz.residual
-        self.variance_shortfall_ = found.shortfall
+        n = self.n_components_
+        self.residual_ = found.ritz.leading(n).residual
+        self.variance_shortfall_ = found.shortfall if n == s else shortfall_of(found.ritz, n)
         self.solver_ = found.solver
         self.n_iter_ = found.iterations
         self.n_passes_ = operator.passes
@@ -230,8 +231,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.explained_variance_ratio_ = ratio[:n]
         rest = max(total - float(xp.sum(self.explained_variance_)), 0.0)
         self.noise_variance_ = rest / (min(N, d) - n) if n < min(N, d) else 0.0
-        mean = Xc.center[:, 0] if self.center else ritz.V[:, 0] * 0.0  # type: ignore[attr-defined]
-        self.mean_ = mean
+        centre = Xc.center if self.center else ritz.V * 0.0  # type: ignore[attr-defined]
+        self.mean_ = centre[:, 0]
 
     def transform(self, X: Any) -> Array:
         """The scores of new rows.
@@ -282,91 +283,6 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         check_same_kind(X, self.components_, f"{type(self).__name__}.inverse_transform")
         scores = check_scores(X, self.n_components_)
         return scores @ (self.components_ * self._scale()) + self.mean_
-
-    def get_covariance(self) -> Array:
-        """The model covariance ``V Diag(variance - noise) V^T + noise I`` of probabilistic PCA.
-
-        It does not depend on ``whiten``, which scales scores only; scikit-learn's scales by the
-        variance once more there.
-
-        Returns
-        -------
-        covariance : array of shape (n_features, n_features)
-        """
-        check_is_fitted(self, "components_")
-        V = self.components_
-        xp = namespace(V)
-        excess = xp.clip(self.explained_variance_ - self.noise_variance_, 0.0, None)
-        return (V.T * excess[None, :]) @ V + self.noise_variance_ * self._identity()
-
-    def get_precision(self) -> Array:
-        """The inverse of :meth:`get_covariance`, by the inversion lemma where the noise allows.
-
-        Returns
-        -------
-        precision : array of shape (n_features, n_features)
-        """
-        check_is_fitted(self, "components_")
-        V, noise = self.components_, self.noise_variance_
-        xp = namespace(V)
-        if noise == 0:
-            return xp.linalg.pinv(self.get_covariance())
-        excess = xp.clip(self.explained_variance_ - noise, 0.0, None)
-        shrink = excess / (noise * (excess + noise))
-        return self._identity() / noise - (V.T * shrink[None, :]) @ V
-
-    def _identity(self) -> Array:
-        V = self.components_
-        return namespace(V).eye(V.shape[1], dtype=V.dtype, device=device(V))
-
-    def score_samples(self, X: Any) -> Array:
-        """The log-likelihood of each row under probabilistic PCA.
-
-        It is -inf where the model covariance is singular (no noise left, or directions without
-        variance): such a model has no density. Ask for fewer components then.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-
-        Returns
-        -------
-        log_likelihood : array of shape (n_samples,)
-        """
-        check_is_fitted(self, "components_")
-        check_same_kind(X, self.components_, f"{type(self).__name__}.score_samples")
-        X = validated(self, X, reset=False, sparse=False)
-        xp = namespace(self.components_)
-        rows = xp.asarray(X) - self.mean_
-        log_det = self._log_determinant()
-        if log_det == -math.inf:
-            return -math.inf * xp.ones_like(rows[:, 0])
-        constant = self.n_features_in_ * math.log(2 * math.pi) + log_det
-        return -0.5 * (xp.sum(rows * (rows @ self.get_precision()), axis=1) + constant)
-
-    def _log_determinant(self) -> float:
-        """``log det`` of the model covariance; -inf where it is singular."""
-        noise, left = self.noise_variance_, self.n_features_in_ - self.n_components_
-        variances = np.maximum(to_numpy(self.explained_variance_).astype(float), noise)
-        least = noise if left else variances.min()
-        if least <= 10 * self.n_features_in_ * np.finfo(float).eps * variances.max():
-            return -math.inf
-        return float(np.log(variances).sum() + (left * math.log(noise) if left else 0.0))
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """The mean log-likelihood of the rows.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-        y : ignored
-
-        Returns
-        -------
-        log_likelihood : float
-        """
-        values = self.score_samples(X)
-        return float(namespace(values).mean(values))
 
     @property
     def _n_features_out(self) -> int:

@@ -20,11 +20,10 @@ __all__ = ["Krylov", "KrylovResult", "shortfall_bound"]
 
 @dataclass(frozen=True)
 class KrylovResult:
-    """Ritz vectors of the smaller of X^T X and X X^T, with the residuals of all Ritz pairs known."""
+    """Ritz vectors and values of A^T A, their relative residual, and the relative shortfall bound."""
 
     V: Array
     theta: np.ndarray
-    residuals: np.ndarray
     residual: float
     shortfall: float
     steps: int
@@ -206,7 +205,7 @@ class _Run:
                 V = self.V[:, : self.m] @ self._array(S[:, :s])
                 shortfall = bound / captured if captured > 0 else 0.0
                 return KrylovResult(
-                    V, theta[:s], r[:s], residual, shortfall, self.steps, residual <= self.tol
+                    V, theta[:s], residual, shortfall, self.steps, residual <= self.tol
                 )
             if crowded:
                 self.restart(theta, S)
