@@ -5,7 +5,7 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test race race-quick lint format clean
+.PHONY: help install demo test race race-quick race-work lint format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -27,12 +27,15 @@ test: export MKL_NUM_THREADS := 1
 test: install ## run the tests and doctests; ARGS="-k duality" is passed on to pytest
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
-race: install ## the race against peers; needs nothing else running on the machine
+race: install ## the race against peers, 25 minutes; needs nothing else running on the machine
 	$(BIN)/python -m pip install -q -c constraints.txt -e ".[race]"
-	$(BIN)/python -m benchmarks.race $(ARGS)
+	$(BIN)/python -m benchmarks.race $(QUICK) $(ARGS)
 
-race-quick: ARGS += --quick
-race-quick: race ## a few cases of the race, float32
+race-quick: QUICK := --quick
+race-quick: race ## a few cases of the race, float32, in five minutes
+
+race-work: install ## products with the data to a target, counted; writes results/work.md
+	$(BIN)/python -m benchmarks.work $(ARGS)
 
 lint: install ## ruff check, ruff format --check, mypy
 	$(BIN)/ruff check .

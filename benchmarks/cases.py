@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,10 @@ import scipy.sparse as sp
 
 @dataclass(frozen=True)
 class Case:
-    """A matrix and the number of components asked of it; ``make`` returns None without the data."""
+    """A matrix and the number of components asked of it; ``make`` returns None without the data.
+
+    Cases of one matrix share the function ``make``, by which the race knows not to make it again.
+    """
 
     name: str
     s: int
@@ -26,14 +30,25 @@ def _centre(A: np.ndarray) -> np.ndarray:
     return A - A.mean(axis=0)
 
 
+@lru_cache
 def gaussian(N: int, d: int) -> Callable[[], np.ndarray]:
+    """Independent standard normal entries; one function for each shape."""
     return lambda: _centre(np.random.default_rng(0).standard_normal((N, d)))
 
 
+@lru_cache(maxsize=1)
+def _rotations(N: int) -> tuple[np.ndarray, np.ndarray]:
+    """Two random orthogonal matrices: seconds of QR, so the spectra share them."""
+    rng = np.random.default_rng(0)
+    U, V = (np.linalg.qr(rng.standard_normal((N, N)))[0] for _ in range(2))
+    return U, V
+
+
 def spectrum(sigma: Callable[[np.ndarray], np.ndarray], N: int = 3500) -> Callable[[], np.ndarray]:
+    """The singular values ``sigma(1..N)`` between random orthogonal matrices."""
+
     def make() -> np.ndarray:
-        rng = np.random.default_rng(0)
-        U, V = (np.linalg.qr(rng.standard_normal((N, N)))[0] for _ in range(2))
+        U, V = _rotations(N)
         return _centre((U * sigma(np.arange(1, N + 1))) @ V.T)
 
     return make
@@ -51,6 +66,7 @@ def _file(name: str) -> Path | None:
 
 
 def mnist() -> np.ndarray | None:
+    """The 60,000 training images, grey values in [0, 1]."""
     path = _file("mnist.npz")
     if path is None:
         return None
@@ -58,11 +74,13 @@ def mnist() -> np.ndarray | None:
 
 
 def glove() -> np.ndarray | None:
+    """The vectors of 100,000 words, 50 numbers each."""
     path = _file("glove50_100k.npz")
     return None if path is None else _centre(np.load(path)["vectors"].astype(np.float64))
 
 
 def single_cell() -> sp.csr_array | None:
+    """Counts of genes in single cells; not centred, so that the matrix stays sparse."""
     path = _file("pbmc3k_counts.npz")
     if path is None:
         return None
@@ -75,6 +93,7 @@ def single_cell() -> sp.csr_array | None:
 
 
 def sparse() -> sp.csr_array:
+    """0.5 % of the entries uniform, columns scaled by 1/sqrt(1 + j); not centred."""
     rng = np.random.default_rng(0)
     A = sp.random_array((100_000, 20_000), density=0.005, rng=rng, format="csr")
     return A @ sp.diags_array(1.0 / np.sqrt(1 + np.arange(20_000)))

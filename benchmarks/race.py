@@ -1,7 +1,14 @@
 """The race: time to a captured-variance shortfall, peers and us interleaved, judged from outside.
 
-``python -m benchmarks.race [--quick] [--case NAME ...]`` prints a table of ratios fastest peer / ours
-and writes results/race.json.
+``python -m benchmarks.race [--quick] [--case NAME ...]`` prints the ratios fastest peer / ours and
+writes results/race.json, race.md and a figure for each dtype.
+
+Every method turns its knob once from loose to tight (:mod:`benchmarks.explore`). For each target its
+fastest run that meets it is the one that counts. Those within CONTENDER times the fastest peer, and
+ours, are then repeated in turns, and their medians compared; of the others the one run stands. Each
+matrix has an equal share of the wall-clock budget that is left: once that is used up, repeating stops
+after ENOUGH rounds, and after one where the share is exceeded by half. The cap of one run of the
+exploration is a twelfth of the share where that is less.
 """
 
 from __future__ import annotations
@@ -9,146 +16,232 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
+import platform
 import time
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.linalg import svds
 
 from .cases import CASES, Case
-from .methods import FIRST_ORDER, METHODS, Method
+from .explore import TARGETS, Explored, Trail, explore, fastest_of
+from .judge import Judge, reference
+from .measure import seconds_of
+from .methods import COVARIANCE, FIRST_ORDER, METHODS, OURS, Method, available
+from .report import row_line, summary, write_report
 
-TARGETS = (1e-2, 1e-4, 1e-8)
+CONTENDER = 3
+ENOUGH = 3
+DTYPES = ("float32", "float64")
 
-
-def optimum(A: Any, s: int) -> float:
-    """The variance that the best s components capture, in float64."""
-    A = A.astype(np.float64)
-    if min(A.shape) > 6000:
-        return float(np.sum(svds(A, k=s, tol=0, rng=np.random.default_rng(0))[1] ** 2))
-    K = A.T @ A if A.shape[1] <= A.shape[0] else A @ A.T
-    K = K.toarray() if sp.issparse(K) else K
-    return float(np.linalg.eigvalsh(K)[-s:].sum())
-
-
-def shortfall(A: Any, V: np.ndarray, best: float) -> float:
-    """What V misses of it, relative: V is made orthonormal and judged in float64."""
-    Q = np.linalg.qr(np.asarray(V, dtype=np.float64))[0]
-    return 1 - float(np.linalg.norm(A.astype(np.float64) @ Q) ** 2) / best
+#: Seconds of the whole race, repeats of a contender, and seconds after which a knob is not tightened.
+FULL = {"budget": 1500.0, "repeats": 5, "cap": 2.5}
+QUICK = {"budget": 240.0, "repeats": 3, "cap": 1.5}
 
 
-def applies(method: Method, A: Any) -> bool:
-    if sp.issparse(A):
-        return method.sparse
-    if method.name == "sklearn covariance_eigh" and A.shape[1] > 5000:
-        return False
-    return method.dense and min(A.shape) <= method.largest_side
+def first_word(solver: str | None) -> str:
+    """``solver_`` may say more than the solver's name."""
+    return solver.split()[0].rstrip(":,;") if solver else ""
 
 
-def explore(
-    method: Method, A: Any, s: int, best: float, cap: float
-) -> list[tuple[Any, float, float]]:
-    """``(knob, seconds, shortfall)`` from loose to tight, until 1e-8 is met or the cap is passed."""
-    found = []
-    for knob in method.knobs:
-        begun = time.perf_counter()
-        try:
-            V = method.run(A, s, knob)
-        except Exception as error:  # a peer that fails is out of this case, and said to be
-            print(
-                f"    {method.name} failed: {type(error).__name__}: {str(error)[:80]}", flush=True
-            )
+class Matrices:
+    """A case's matrix and reference, kept while the cases that follow are of the same matrix."""
+
+    def __init__(self, cases: Sequence[Case]) -> None:
+        self._cases = cases
+        self._make: Callable[[], Any] | None = None
+        self._made: tuple[Any, Any] = (None, None)
+
+    def of(self, case: Case) -> tuple[Any, Any]:
+        """The matrix in float64 and its optimal components, or (None, None) without the data."""
+        if case.make is not self._make:
+            self._make, self._made = case.make, (None, None)
+            A = case.make()
+            if A is not None:
+                s = max(c.s for c in (*self._cases, case) if c.make is case.make)
+                self._made = A, reference(A, s)
+        A, best = self._made
+        return (A, best) if A is None else (A, best[:, : case.s])
+
+
+def race(
+    case: Case,
+    dtype: str,
+    A: Any,
+    best: np.ndarray,
+    methods: Sequence[Method],
+    *,
+    repeats: int,
+    cap: float,
+    share: float = math.inf,
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """One row a target, and every run of the exploration.
+
+    ``share`` is how many seconds this may take, exploration included.
+    """
+    begun = time.perf_counter()
+    A = A.astype(dtype) if sp.issparse(A) else np.ascontiguousarray(A, dtype=dtype)
+    judge = Judge(A, best)
+    trails = explore([m for m in methods if m.applies(A)], A, case.s, judge, cap=cap)
+    picks = {target: {t.method.name: t.fastest(target) for t in trails} for target in TARGETS}
+    contenders = _contenders(trails)
+    times: dict[tuple[str, Any], list[float]] = {key: [] for key in contenders}
+    for done in range(repeats):
+        used = (time.perf_counter() - begun) / share
+        if (done >= ENOUGH and used > 1) or (done >= 1 and used > 1.5):
             break
-        seconds = time.perf_counter() - begun
-        found.append((knob, seconds, shortfall(A, V, best)))
-        if found[-1][2] <= TARGETS[-1] or seconds > cap:
-            break
+        for (name, knob), method in contenders.items():
+            times[name, knob].append(seconds_of(method, A, case.s, knob)[0])
+    head = {"case": case.name, "dtype": dtype, "s": case.s, "shape": list(A.shape)}
+    peers = {t.method.name for t in trails if t.method.kind == "peer"}
+    rows = [head | _row(target, picks[target], times, peers) for target in TARGETS]
+    explored = [head | _explored(trail) for trail in trails]
+    return rows, explored
+
+
+def _contenders(trails: Sequence[Trail]) -> dict[tuple[str, Any], Method]:
+    """The methods worth repeating, each with the knob of every target that makes it so."""
+    found = {}
+    for target in TARGETS:
+        limit = CONTENDER * fastest_of(trails, target)
+        for trail in trails:
+            run = trail.fastest(target)
+            if run and (run.seconds <= limit or trail.method.kind == "ours"):
+                found[trail.method.name, run.knob] = trail.method
     return found
 
 
-def race(case: Case, dtype: str, *, repeats: int, cap: float, quick: bool) -> list[dict[str, Any]]:
-    """One row a target: the median seconds of every method that reaches it."""
-    A = case.make()
-    if A is None:
-        print(f"{case.name}: no data; set DUALPCA_DATA", flush=True)
-        return []
-    A = A.astype(dtype)
-    best = optimum(A, case.s)
-    every = METHODS if quick else [*METHODS, *FIRST_ORDER]
-    methods = [m for m in every if applies(m, A)]
-    explored = {m.name: explore(m, A, case.s, best, cap) for m in methods}
-    chosen: dict[tuple[str, Any], list[float]] = {}
-    picks: dict[float, dict[str, tuple[Any, float]]] = {}
-    for target in TARGETS:
-        picks[target] = {}
-        for m in methods:
-            meets = [(t, k, e) for k, t, e in explored[m.name] if e <= target]
-            if meets:
-                _, knob, error = min(meets, key=lambda x: x[0])
-                picks[target][m.name] = (knob, error)
-                chosen.setdefault((m.name, knob), [])
-    by_name = {m.name: m for m in methods}
-    for _ in range(repeats):
-        for (name, knob), times in chosen.items():
-            begun = time.perf_counter()
-            by_name[name].run(A, case.s, knob)
-            times.append(time.perf_counter() - begun)
-    rows = []
-    for target in TARGETS:
-        seconds = {n: float(np.median(chosen[n, k])) for n, (k, _) in picks[target].items()}
-        ours = seconds.get("dualpca auto", math.inf)
-        first_order = {m.name for m in FIRST_ORDER}
-        peers = {n: t for n, t in seconds.items() if n != "dualpca auto" and n not in first_order}
-        fastest = min(peers, key=peers.get) if peers else None  # type: ignore[arg-type]
-        ratio = peers[fastest] / ours if fastest else math.inf
-        rows.append(
-            {
-                "case": case.name,
-                "dtype": dtype,
-                "s": case.s,
-                "target": target,
-                "ours": ours,
-                "fastest peer": fastest,
-                "peer": peers.get(fastest) if fastest else None,
-                "ratio": ratio,
-                "seconds": seconds,
-                "knobs": {n: str(k) for n, (k, _) in picks[target].items()},
-                "reached": {n: e for n, (_, e) in picks[target].items()},
-            }
-        )
-        print(
-            f"{case.name:26s} {dtype:8s} {target:.0e}  ours {ours * 1e3:8.1f} ms  "
-            f"{fastest!s:24s} {peers.get(fastest, math.nan) * 1e3:8.1f} ms  ratio {ratio:6.2f}",
-            flush=True,
-        )
-    return rows
+def _row(
+    target: float,
+    picks: dict[str, Explored | None],
+    times: dict[tuple[str, Any], list[float]],
+    peers: set[str],
+) -> dict[str, Any]:
+    entries = {}
+    for name, run in picks.items():
+        if run is None:
+            continue
+        repeated = times.get((name, run.knob))
+        entries[name] = {
+            "seconds": float(np.median(repeated)) if repeated else run.seconds,
+            "repeats": len(repeated) if repeated else 1,
+            "knob": run.knob,
+            "reached": run.shortfall,
+            "peak_mb": run.peak_mb,
+            **run.facts,
+        }
+    # A single run of the exploration is no median: the fastest peer is one of the contenders.
+    known = [n for n in entries if n in peers and (n, entries[n]["knob"]) in times]
+    fastest = min(known, key=lambda name: entries[name]["seconds"]) if known else None
+    ours = entries[OURS]["seconds"] if OURS in entries else None
+    peer = entries[fastest]["seconds"] if fastest else None
+    solver = first_word(entries.get(OURS, {}).get("solver"))
+    return {
+        "target": target,
+        "ours": ours,
+        "fastest peer": fastest,
+        "peer": peer,
+        "ratio": peer / ours if ours and peer else None,
+        "same kernel": fastest == COVARIANCE and solver == "gram",
+        "methods": entries,
+    }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a few cases, float32 only, 3 repeats")
+def _explored(trail: Trail) -> dict[str, Any]:
+    return {
+        "method": trail.method.name,
+        "kind": trail.method.kind,
+        "ended": trail.ended,
+        "runs": [
+            {"knob": r.knob, "seconds": r.seconds, "shortfall": r.shortfall, "peak_mb": r.peak_mb}
+            for r in trail.runs
+        ],
+    }
+
+
+def machine() -> dict[str, Any]:
+    """Cores, the limit on threads and the versions of what raced."""
+    versions = {"python": platform.python_version()}
+    for package in ("dualpca", "numpy", "scipy", "scikit-learn", "torch", "fbpca"):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = "missing"
+    threads = os.environ.get("OMP_NUM_THREADS", "not set")
+    return {"cores": os.cpu_count(), "OMP_NUM_THREADS": threads, "versions": versions}
+
+
+def finite(value: Any) -> Any:
+    """Infinite and undefined numbers as None, which JSON knows; numpy's numbers as Python's."""
+    if isinstance(value, dict):
+        return {key: finite(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(entry) for entry in value]
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def run_all(
+    cases: Sequence[Case],
+    dtypes: Sequence[str],
+    methods: Sequence[Method],
+    out: Path,
+    *,
+    budget: float,
+    repeats: int,
+    cap: float,
+) -> dict[str, Any]:
+    """Race every case; ``out`` is written after each, so that what was raced is never lost."""
+    methods, missing = available(methods)
+    print("\n".join(missing), end="\n" if missing else "", flush=True)
+    found: dict[str, Any] = {"machine": machine(), "notes": missing, "rows": [], "explored": []}
+    out.parent.mkdir(parents=True, exist_ok=True)
+    matrices = Matrices(cases)
+    end = time.perf_counter() + budget
+    for i, case in enumerate(cases):
+        share = max((end - time.perf_counter()) / ((len(cases) - i) * len(dtypes)), 3.0)
+        A, best = matrices.of(case)
+        if A is None:
+            found["notes"].append(f"{case.name} is not raced: no data; set DUALPCA_DATA")
+            out.write_text(json.dumps(found, indent=1))
+            print(found["notes"][-1], flush=True)
+            continue
+        for dtype in dtypes:
+            limits = {"repeats": repeats, "cap": min(cap, share / 12), "share": share}
+            rows, explored = race(case, dtype, A, best, methods, **limits)
+            found["rows"] += finite(rows)
+            found["explored"] += finite(explored)
+            out.write_text(json.dumps(found, indent=1))
+            print("\n".join(map(row_line, rows)), flush=True)
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="a few cases, float32, 3 repeats")
     parser.add_argument("--case", action="append", help="cases whose name contains this")
-    parser.add_argument("--dtype", action="append", choices=["float32", "float64"])
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--out", default="results/race.json")
-    args = parser.parse_args()
-    cases = [c for c in CASES if not args.quick or c.quick]
+    parser.add_argument("--dtype", action="append", choices=DTYPES)
+    parser.add_argument("--repeats", type=int, help="times each contender is run")
+    parser.add_argument("--budget", type=float, help="seconds that the race should take")
+    parser.add_argument("--out", default="results/race.json", type=Path)
+    args = parser.parse_args(arguments)
+    cases = [c for c in CASES if c.quick or not args.quick]
     if args.case:
         cases = [c for c in CASES if any(part in c.name for part in args.case)]
-    dtypes = args.dtype or (["float32"] if args.quick else ["float32", "float64"])
-    repeats, cap = (3, 1.5) if args.quick else (args.repeats, 5.0)
-    rows: list[dict[str, Any]] = []
-    Path(args.out).parent.mkdir(parents=True, exist_ok=True)
-    for case in cases:
-        for dtype in dtypes:
-            rows += race(case, dtype, repeats=repeats, cap=cap, quick=args.quick)
-            Path(args.out).write_text(json.dumps(rows, indent=1))
-    ratios = [row["ratio"] for row in rows if math.isfinite(row["ratio"]) and row["ratio"] > 0]
-    if ratios:
-        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-        print(f"\n{len(ratios)} cells: geometric mean {mean:.2f}, minimum {min(ratios):.2f}")
+    options = QUICK if args.quick else FULL
+    given = {"repeats": args.repeats, "budget": args.budget}
+    options = options | {key: value for key, value in given.items() if value}
+    methods = METHODS if args.quick else [*METHODS, *FIRST_ORDER]
+    dtypes = args.dtype or (DTYPES[:1] if args.quick else DTYPES)
+    found = run_all(cases, dtypes, methods, args.out, **options)
+    print()
+    print("\n".join(summary(found["rows"])))
+    for path in write_report(found, args.out.parent):
+        print(f"wrote {path}")
 
 
 if __name__ == "__main__":

@@ -562,7 +562,7 @@ def pullback_operators():
 @pytest.fixture
 def many_blocks(monkeypatch):
     """Blocks of 64 rows, the least there are."""
-    monkeypatch.setattr("dualpca.operators.rows.BLOCK_BYTES", 1)
+    monkeypatch.setattr("dualpca.operators._blocks.BLOCK_BYTES", 1)
 
 
 PULLED = ENTRYWISE + SPECTRAL + [row(alphas(N)) for row in ROWS]

@@ -270,7 +270,7 @@ def test_blocks_of_the_kernel_equal_the_kernel_in_memory(monkeypatch, solver, le
     options = {"kernel": kernel, "gamma": 0.1, "solver": solver, "formulation": letter}
     held = precise(2, **options).fit(X)
     monkeypatch.setattr("dualpca.estimators.kernel_pca.KERNEL_BYTES", 0)
-    monkeypatch.setattr("dualpca.operators.rows.BLOCK_BYTES", 1)
+    monkeypatch.setattr("dualpca.operators._blocks.BLOCK_BYTES", 1)
     computed = precise(2, **options).fit(X)
     assert_allclose(computed.eigenvalues_, held.eigenvalues_, rtol=1e-8)
     assert_allclose(computed.transform(fresh), held.transform(fresh), atol=1e-6)
@@ -280,7 +280,7 @@ def test_blocks_of_a_function_of_two_rows(monkeypatch):
     X = rows(100)
     held = precise(2, kernel=squared_product).fit(X)
     monkeypatch.setattr("dualpca.estimators.kernel_pca.KERNEL_BYTES", 0)
-    monkeypatch.setattr("dualpca.operators.rows.BLOCK_BYTES", 1)
+    monkeypatch.setattr("dualpca.operators._blocks.BLOCK_BYTES", 1)
     computed = precise(2, kernel=squared_product, solver="lapack").fit(X)
     assert_allclose(computed.eigenvalues_, held.eigenvalues_, rtol=1e-10)
     assert_allclose(computed.eigenvectors_, held.eigenvectors_, atol=1e-9)
@@ -296,7 +296,7 @@ def test_blocks_are_computed_where_memory_is_short(monkeypatch):
         return pairwise_kernels(X, Y, **options)
 
     monkeypatch.setattr(module, "KERNEL_BYTES", 0)
-    monkeypatch.setattr("dualpca.operators.rows.BLOCK_BYTES", 1)
+    monkeypatch.setattr("dualpca.operators._blocks.BLOCK_BYTES", 1)
     monkeypatch.setattr(module, "pairwise_kernels", spy)
     kpca = KernelPCA(2, kernel="rbf", solver="dca", random_state=0).fit(rows(300))
     assert max(n for n, _ in shapes) <= 64

@@ -14,7 +14,7 @@ from array_api_compat import array_namespace, device
 
 from dualpca import Blocks, Centered, Kernel, Matrix, Weighted, as_operator, centered
 from dualpca.linalg import cross, gram, inner, is_implicit, norm
-from dualpca.operators import rows
+from dualpca.operators import _blocks
 from dualpca.operators.base import Transposed
 from dualpca.operators.rows import RowBlocked, Shifted
 
@@ -52,7 +52,7 @@ def normal(rng, dtype="float64", shape=(N, D)):
 
 
 def longer_than_two_blocks(itemsize):
-    return (2 * rows.block_rows(D, itemsize) + 22, D)
+    return (2 * _blocks.block_rows(D, itemsize) + 22, D)
 
 
 def sparse(rng, kind=sp.csr_array, dtype="float64", shape=(N, D), mean=0.0):
@@ -280,7 +280,7 @@ def seed(request, monkeypatch):
     """Every law a second time, on other numbers, with the least blocks: all data has several."""
     if request.param == "blocks of 4 MB":
         return 0
-    monkeypatch.setattr(rows, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(_blocks, "BLOCK_BYTES", 1)
     return 1
 
 
@@ -856,7 +856,7 @@ def test_kernel_passes(name, seed):
 
 
 def test_kernel_of_a_function_is_never_stored(monkeypatch):
-    monkeypatch.setattr(rows, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(_blocks, "BLOCK_BYTES", 1)
     Phi = features(np.random.default_rng(0))
     largest = []
 

@@ -15,7 +15,7 @@ from ..operators import Operator
 from ..problem import DCProblem
 from ..solvers import SOLVERS, Ritz, rayleigh_ritz, solve
 from ..solvers.direct import gram_ritz, lapack_ritz
-from ..solvers.krylov import Krylov, random_start, shortfall_bound
+from ..solvers.krylov import Krylov, shortfall_bound
 from ..solvers.solve import as_solver, outside
 
 #: The solvers of PCA's DC problems; IRLS is for the robust ones.
@@ -102,7 +102,7 @@ def _krylov(X: Operator, s: int, *, tol: float, max_iter: int, seed: int) -> Sub
     wide = X.shape[1] > X.shape[0]
     A = X.T if wide else X
     options = Krylov(max_steps=max_iter)
-    found = options(A, s, tol=tol, start=random_start(A, options.block, seed), seed=seed)
+    found = options(A, s, tol=tol, seed=seed)
     # The recurrence's own residual does not see the rounding of V: one pass measures it.
     ritz = rayleigh_ritz(X, X.rmatmul(found.V) if wide else found.V)
     warn_above(ritz.residual, tol, "krylov", max_iter)

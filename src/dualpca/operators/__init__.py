@@ -57,8 +57,8 @@ def as_operator(X: Any) -> Operator:
     return Matrix(X if is_array_api_obj(X) else np.asarray(X))
 
 
-def centered(X: Operator) -> Operator:
-    """X minus its column means, at the digits the data has.
+def centered(X: Operator, weights: Any = None) -> Operator:
+    """X minus its (weighted) column means, at the digits the data has.
 
     Implicit (a rank-one correction) where that is accurate. Where the mean is large against the
     spread, the correction would cancel the leading digits of every product; a dense X is then
@@ -69,13 +69,19 @@ def centered(X: Operator) -> Operator:
     if not isinstance(X, RowBlocked):
         mean = X.rmatmul(X.asarray(np.full((N, 1), 1.0 / N)))
         return Centered(X, mean, mean * float(N))
-    total, energy = X.column_sums()
-    mean = total / N
-    with np.errstate(over="ignore"):
-        offset = float(N * (mean @ mean))
+    narrow = "float32" in str(X.dtype)
+    mass = N if weights is None else float(weights.sum())
+    for exact in (False, True) if narrow else (True,):
+        total, energy = X.column_sums(weights, exact=exact)
+        mean = total / mass
+        with np.errstate(over="ignore", invalid="ignore"):
+            offset = float(mass * (mean @ mean))
+        if offset < 0.1 * energy < np.inf:  # else rounding of the sums might show: once more, exactly
+            break
     # The correction keeps eps * offset / spread of relative accuracy: 5e-7 here, 2e-13 in float64.
-    limit = 4.0 if "float32" in str(X.dtype) else 1e3
+    limit = 4.0 if narrow else 1e3
     if offset > limit * max(energy - offset, 0.0) and not X.sparse:
         return Shifted(X, mean[:, None])
     column = X.asarray(mean)[:, None]
-    return Centered(X, column, column * float(N), max(energy - offset, 0.0))
+    known = {"total": column * float(N), "energy": max(energy - offset, 0.0)}
+    return Centered(X, column, **known) if weights is None else Centered(X, column)

@@ -64,12 +64,19 @@ class Operator(ABC):
         return float(xp.sum(xp.astype(norms, xp.float64, copy=False) ** 2))
 
     @abstractmethod
-    def gram(self, weights: Array | None = None) -> Array:
-        """``X^T X``, or ``X^T Diag(weights) X``, a dense matrix: for few columns."""
+    def gram(self, weights: Array | None = None, *, exact: bool = True) -> Array:
+        """``X^T X``, or ``X^T Diag(weights) X``, a dense matrix: for few columns.
+
+        ``exact`` takes the products in float64 also where the data is float32.
+        """
 
     @abstractmethod
-    def kernel(self) -> Array:
+    def kernel(self, *, exact: bool = True) -> Array:
         """``K = X X^T``, a dense matrix: for few rows."""
+
+    def single(self, scale: float) -> Operator | None:
+        """``scale X`` as a float32 copy; None where X is not an array in memory."""
+        return None
 
     def todense(self) -> Array:
         """X as one dense array."""
@@ -128,13 +135,13 @@ class Transposed(Operator):
     def energy(self) -> float:
         return self.X.energy()
 
-    def gram(self, weights: Array | None = None) -> Array:
+    def gram(self, weights: Array | None = None, *, exact: bool = True) -> Array:
         if weights is not None:
             raise TypeError("weights of the columns of X; pass the transposed data itself")
-        return self.X.kernel()
+        return self.X.kernel(exact=exact)
 
-    def kernel(self) -> Array:
-        return self.X.gram()
+    def kernel(self, *, exact: bool = True) -> Array:
+        return self.X.gram(exact=exact)
 
     def asarray(self, values: Any) -> Array:
         return self.X.asarray(values)

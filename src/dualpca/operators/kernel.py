@@ -10,7 +10,8 @@ from array_api_compat import array_namespace
 
 from ..linalg import Array
 from .base import Operator, RowMap, split
-from .rows import Blocks, Matrix, block_rows
+from ._blocks import block_rows
+from .rows import Blocks, Matrix
 
 
 class Representer:
@@ -162,10 +163,10 @@ class Kernel(Operator):
         xp = array_namespace(diagonal)
         return xp.sqrt(xp.clip(diagonal, 0.0, None))
 
-    def gram(self, weights: Array | None = None) -> Array:
+    def gram(self, weights: Array | None = None, *, exact: bool = True) -> Array:
         raise TypeError("X^T X of a kernel lives in feature space; use kernel(), which is K")
 
-    def kernel(self) -> Array:
+    def kernel(self, *, exact: bool = True) -> Array:
         return self.K.todense()
 
     def asarray(self, values: Any) -> Array:

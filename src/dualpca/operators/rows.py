@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -11,44 +12,21 @@ import scipy.sparse as sp
 from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array
 
 from ..linalg import Array, max_abs
+from ._blocks import (
+    GRAM_FACTOR,
+    as_float,
+    as_float64,
+    block_rows,
+    compressed,
+    dense,
+    moments,
+    row_norms,
+    row_parts,
+    scale_rows,
+    stack,
+    sum_up,
+)
 from .base import Operator, RowMap, split
-
-#: Rows are swept in blocks of about this size: the second product then reads from the cache, which
-#: makes a sweep one pass over memory (measured 0 to 25 % faster than two products, never slower).
-BLOCK_BYTES = 4 * 2**20
-
-
-#: A Gram matrix does d products for each number it reads, and wants blocks this many times larger.
-GRAM_FACTOR = 8
-
-
-def block_rows(columns: int, itemsize: int, factor: int = 1) -> int:
-    """Rows of a block of about BLOCK_BYTES, at least 64 so that products stay efficient."""
-    return max(64, factor * BLOCK_BYTES // max(1, columns * itemsize))
-
-
-def as_float(data: Any) -> Any:
-    """float32 and float64 data as it is, anything else as float64."""
-    if str(data.dtype).rsplit(".", 1)[-1] in ("float32", "float64"):
-        return data
-    if sp.issparse(data):
-        return data.astype(np.float64)
-    xp = array_namespace(data)
-    return xp.astype(data, xp.float64)
-
-
-def compressed(data: Any) -> Any:
-    """Sparse data of other formats as CSR: only CSR and CSC have fast products and row slices."""
-    return data.tocsr() if sp.issparse(data) and data.format not in ("csr", "csc") else data
-
-
-def as_float64(block: Any) -> Any:
-    """The block in float64."""
-    if sp.issparse(block):
-        return block.astype(np.float64, copy=False)
-    xp = array_namespace(block)
-    return xp.astype(block, xp.float64, copy=False)
-
 
 class RowBlocked(Operator):
     """An operator that is read as row blocks, each once per pass."""
@@ -77,59 +55,74 @@ class RowBlocked(Operator):
         self._counter[0] += 1
         return self.blocks(factor)
 
+    def _each(self, f: Callable[[slice, Any], Any], factor: int = 1) -> Iterable[Any]:
+        """``f(rows, block)`` for each block, in order."""
+        return (f(rows, block) for rows, block in self._read(factor))
+
     def matmul(self, W: Array) -> Array:
-        parts = [block @ W for _, block in self._read()]
-        return parts[0] if len(parts) == 1 else array_namespace(*parts).concat(parts, axis=0)
+        return stack(list(self._each(lambda rows, block: block @ W)))
 
     def rmatmul(self, H: Array) -> Array:
-        return sum_up(block.T @ H[rows, :] for rows, block in self._read())
+        return sum_up(self._each(lambda rows, block: block.T @ H[rows, :]))
 
     def sweep(self, W: Array, row_map: RowMap | None = None) -> Any:
-        Z: Any = None
-        sums: tuple[Any, ...] = ()
-        for rows, block in self._read():
+        def part(rows: slice, block: Any) -> tuple[Any, ...]:
             Y = block @ W
-            H, parts = split(row_map(Y, rows)) if row_map else (Y, ())
-            part = block.T @ H
-            Z = part if Z is None else Z + part
-            sums = tuple(a + b for a, b in zip(sums, parts, strict=True)) if sums else parts
-        return (Z, *sums) if sums else Z
+            H, sums = split(row_map(Y, rows)) if row_map else (Y, ())
+            return block.T @ H, *sums
+
+        total: tuple[Any, ...] = ()
+        for parts in self._each(part):
+            total = tuple(a + b for a, b in zip(total, parts, strict=True)) if total else parts
+        return total if len(total) > 1 else total[0]
 
     def row_norms(self) -> Array:
-        parts = [_row_norms(block) for _, block in self._read()]
-        return parts[0] if len(parts) == 1 else array_namespace(*parts).concat(parts, axis=0)
+        return stack(list(self._each(lambda rows, block: row_norms(block))))
 
-    def column_sums(self) -> tuple[Array, float]:
-        """The sum of the rows and ``||X||_F^2``, both accumulated in float64, in one pass."""
-        parts = [_moments(block) for _, block in self._read()]
-        return sum_up(p[0] for p in parts), sum(p[1] for p in parts)
+    def column_sums(
+        self, weights: Array | None = None, *, exact: bool = True
+    ) -> tuple[Array, float]:
+        """``sum_i w_i x_i`` and ``sum_i w_i ||x_i||^2`` in one pass, w = 1 where None.
+
+        Summed over the blocks in float64; within a block too where ``exact``, else in the data's
+        precision, which leaves an error of about 10 eps.
+        """
+
+        def part(rows: slice, block: Any) -> tuple[Array, float]:
+            return moments(block, None if weights is None else weights[rows], exact)
+
+        totals, energies = zip(*self._each(part), strict=True)
+        return sum_up(totals), sum(energies)
 
     def energy(self) -> float:
         return self.column_sums()[1]
 
-    def gram(self, weights: Array | None = None) -> Array:
-        """``X^T X`` or ``X^T Diag(weights) X``, summed in float64: squaring costs half the digits."""
+    def gram(self, weights: Array | None = None, *, exact: bool = True) -> Array:
+        """``X^T X`` or ``X^T Diag(weights) X``, summed over the blocks in float64.
 
-        def part(block: Any, rows: slice) -> Array:
-            wide = as_float64(block)
-            return dense(wide.T @ (wide if weights is None else scale_rows(wide, weights[rows])))
+        Squaring costs half the digits, so ``exact`` takes the products in float64 as well; else they
+        are in the data's precision, twice as fast for float32 and off by eps of the trace.
+        """
 
-        return sum_up(part(block, rows) for rows, block in self._read(GRAM_FACTOR))
+        def part(rows: slice, block: Any) -> Array:
+            wide = as_float64(block) if exact else block
+            other = wide if weights is None else scale_rows(wide, weights[rows])
+            return as_float64(dense(wide.T @ other))
 
-    def kernel(self) -> Array:
-        strips = []
-        for _, block in self._read(GRAM_FACTOR):
-            wide = as_float64(block)
-            parts = [dense(wide @ as_float64(other).T) for _, other in self._read(GRAM_FACTOR)]
-            strips.append(
-                parts[0] if len(parts) == 1 else array_namespace(*parts).concat(parts, axis=1)
-            )
-        return strips[0] if len(strips) == 1 else array_namespace(*strips).concat(strips, axis=0)
+        return sum_up(self._each(part, GRAM_FACTOR))
+
+    def kernel(self, *, exact: bool = True) -> Array:
+        def strip(rows: slice, block: Any) -> Array:
+            wide = as_float64(block) if exact else block
+            others = (other for _, other in self._read(GRAM_FACTOR))
+            products = (wide @ (as_float64(other) if exact else other).T for other in others)
+            return stack([as_float64(dense(product)) for product in products], axis=1)
+
+        return stack([strip(rows, block) for rows, block in self._read(GRAM_FACTOR)])
 
     def todense(self) -> Array:
         """X as one dense array."""
-        parts = [dense(block) for _, block in self._read()]
-        return parts[0] if len(parts) == 1 else array_namespace(*parts).concat(parts, axis=0)
+        return stack([dense(block) for _, block in self._read()])
 
     def asarray(self, values: Any) -> Array:
         return np.asarray(values, dtype=self.dtype)
@@ -138,8 +131,8 @@ class RowBlocked(Operator):
 class Matrix(RowBlocked):
     """A dense array (numpy, torch, cupy, any array-API namespace) or a scipy.sparse matrix.
 
-    Sparse data is never densified; a dense numpy array is swept in cache-sized row blocks, which are
-    views.
+    Sparse data is never densified; CSR rows are multiplied in as many parts as there are threads. A
+    dense numpy array is swept in cache-sized row blocks. All of these are views.
     """
 
     def __init__(
@@ -151,6 +144,7 @@ class Matrix(RowBlocked):
             )
         self.data = as_float(compressed(data))
         self._transpose = transpose
+        self._parts: list[tuple[slice, Any]] | None = None
         super().__init__(tuple(data.shape), self.data.dtype, counter)
 
     @property
@@ -165,9 +159,12 @@ class Matrix(RowBlocked):
 
     def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
         N, d = self.shape
-        step = N
-        if not self.sparse and is_numpy_array(self.data):
-            step = block_rows(d, self.data.itemsize, factor)
+        if self.sparse:
+            if self._parts is None:
+                self._parts = row_parts(self.data)
+            yield from self._parts
+            return
+        step = block_rows(d, self.data.itemsize, factor) if is_numpy_array(self.data) else N
         if step >= N:
             yield slice(0, N), self.data
             return
@@ -175,16 +172,40 @@ class Matrix(RowBlocked):
             rows = slice(start, min(start + step, N))
             yield rows, self.data[rows]
 
+    def _each(self, f: Callable[[slice, Any], Any], factor: int = 1) -> Iterable[Any]:
+        if not self.sparse:
+            return super()._each(f, factor)
+        parts = list(self._read(factor))
+        if len(parts) == 1:
+            return [f(*parts[0])]
+        with ThreadPoolExecutor(len(parts)) as pool:
+            return list(pool.map(lambda part: f(*part), parts))
+
     def matmul(self, W: Array) -> Array:
+        if self.sparse:
+            return super().matmul(W)
         self._counter[0] += 1
         return self.data @ W
 
     def rmatmul(self, H: Array) -> Array:
+        if self.sparse:
+            return super().rmatmul(H)
         self._counter[0] += 1
         return self.data.T @ H
 
-    def kernel(self) -> Array:
-        return self.T.gram()
+    def kernel(self, *, exact: bool = True) -> Array:
+        return self.T.gram(exact=exact)
+
+    def single(self, scale: float, center: Array | None = None) -> Operator:
+        if self.sparse:
+            return Matrix((self.data * scale).astype(np.float32), self._counter)
+        xp = array_namespace(self.data)
+        copy = xp.empty(self.shape, dtype=xp.float32, device=device(self.data))
+        self._counter[0] += 1
+        for rows, block in self.blocks():  # only a block at a time exists in float64 twice
+            block = block if center is None else block - center.T
+            copy[rows, :] = xp.astype(block * scale, xp.float32)
+        return Matrix(copy, self._counter)
 
     def asarray(self, values: Any) -> Array:
         if self.sparse:
@@ -268,6 +289,10 @@ class Shifted(RowBlocked):
         self._rest = X.asarray(center - self.center)
         self._exact = max_abs(self._rest) == 0
 
+    def single(self, scale: float) -> Operator | None:
+        # In float64, where a copy is of use, the centre is exact.
+        return self._base.single(scale, self.center) if isinstance(self._base, Matrix) else None
+
     def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
         for rows, block in self._base.blocks(factor):
             shifted = block - self.center.T
@@ -281,43 +306,3 @@ def _shape_and_dtype(block: Any) -> tuple[tuple[int, int], Any]:
     return (block.shape[0], block.shape[1]), as_float(
         head if sp.issparse(head) else np.asarray(head)
     ).dtype
-
-
-def sum_up(parts: Iterator[Any]) -> Any:
-    """The sum of the parts, from the first on."""
-    total = next(parts)
-    for part in parts:
-        total = total + part
-    return total
-
-
-def dense(S: Any) -> Any:
-    """A small product as a dense array."""
-    return S.toarray() if sp.issparse(S) else S
-
-
-def scale_rows(block: Any, weights: Array) -> Any:
-    """``Diag(weights) block``."""
-    if sp.issparse(block):
-        return sp.diags_array(weights) @ block
-    return array_namespace(block).astype(weights, block.dtype, copy=False)[:, None] * block
-
-
-def _row_norms(block: Any) -> Array:
-    if sp.issparse(block):
-        return np.sqrt(np.asarray(block.multiply(block).sum(axis=1)).ravel())
-    xp = array_namespace(block)
-    return xp.sqrt(xp.sum(block * block, axis=1))
-
-
-def _moments(block: Any) -> tuple[Array, float]:
-    if sp.issparse(block):
-        if not block.has_canonical_format:  # entries stored in parts are squared after summing
-            block = block.copy()
-            block.sum_duplicates()
-        data = np.asarray(block.data, dtype=np.float64)
-        return np.asarray(block.sum(axis=0, dtype=np.float64)).ravel(), float(data @ data)
-    wide = as_float64(block)
-    xp = array_namespace(wide)
-    with np.errstate(over="ignore"):  # an infinite energy is refused by whoever asked
-        return xp.sum(wide, axis=0), float(xp.sum(wide * wide))

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..linalg import Array, cross, gram, namespace
 from .base import Operator, RowMap, split
+from .rows import Matrix
 
 
 class _View(Operator):
@@ -77,6 +78,14 @@ class Centered(_View):
     def todense(self) -> Array:
         return self.X.todense() - self.center.T
 
+    def single(self, scale: float) -> Operator | None:
+        if not isinstance(self.X, Matrix):
+            return None
+        if not self.X.sparse:  # centred before it is rounded
+            return self.X.single(scale, self.center)
+        X = self.X.single(scale)
+        return Centered(X, X.asarray(self.center * scale))
+
     def row_norms(self) -> Array:
         projection = self.X.matmul(self.center)[:, 0]
         norms = self.X.row_norms()
@@ -84,17 +93,17 @@ class Centered(_View):
         square = norms**2 - 2 * projection + gram(self.center)[0, 0]
         return xp.sqrt(xp.clip(square, 0.0, None))
 
-    def gram(self, weights: Array | None = None) -> Array:
+    def gram(self, weights: Array | None = None, *, exact: bool = True) -> Array:
         c, s = self.center, self._total
         w = self.asarray(np.ones(self.shape[0])) if weights is None else weights
         if s is None or weights is not None:
             s = self.X.rmatmul(w[:, None])
         mass = float(namespace(w).sum(w))
-        return self.X.gram(weights) - c @ s.T - s @ c.T + mass * (c @ c.T)
+        return self.X.gram(weights, exact=exact) - c @ s.T - s @ c.T + mass * (c @ c.T)
 
-    def kernel(self) -> Array:
+    def kernel(self, *, exact: bool = True) -> Array:
         projection = self.X.matmul(self.center)
-        return self.X.kernel() - projection - projection.T + gram(self.center)
+        return self.X.kernel(exact=exact) - projection - projection.T + gram(self.center)
 
 
 class Weighted(_View):
@@ -125,9 +134,16 @@ class Weighted(_View):
     def row_norms(self) -> Array:
         return namespace(self.b).abs(self.b) * self.X.row_norms()
 
-    def gram(self, weights: Array | None = None) -> Array:
+    def gram(self, weights: Array | None = None, *, exact: bool = True) -> Array:
         b2 = self.b**2
-        return self.X.gram(b2 if weights is None else b2 * weights)
+        return self.X.gram(b2 if weights is None else b2 * weights, exact=exact)
 
-    def kernel(self) -> Array:
-        return self._scale(self._scale(self.X.kernel()).T)
+    def kernel(self, *, exact: bool = True) -> Array:
+        return self._scale(self._scale(self.X.kernel(exact=exact)).T)
+
+    def todense(self) -> Array:
+        return self._scale(self.X.todense())
+
+    def single(self, scale: float) -> Operator | None:
+        X = self.X.single(scale)
+        return None if X is None else Weighted(X, X.asarray(self.b))

@@ -7,27 +7,45 @@ same objective is minimised over the span of all iterates so far.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from array_api_compat import device
+from array_api_compat import device, is_numpy_array
 
 from ..linalg import Array, column_norms, namespace, norm, to_numpy
 from ..operators import Operator
 
-__all__ = ["Krylov", "KrylovResult", "shortfall_bound"]
+__all__ = ["Krylov", "KrylovResult", "block_size", "shortfall_bound"]
 
 
 @dataclass(frozen=True)
 class KrylovResult:
-    """Ritz vectors and values of A^T A, their relative residual, and the relative shortfall bound."""
+    """Ritz vectors and values of A^T A, their residual norms, and the relative shortfall bound.
+
+    ``residuals`` come from the recurrence, in which they are known without a product, and include
+    what rounding may hide: ``ROUNDING eps theta_1`` a vector.
+    """
 
     V: Array
     theta: np.ndarray
-    residual: float
+    residuals: np.ndarray
     shortfall: float
     steps: int
     converged: bool
+
+    @property
+    def residual(self) -> float:
+        """``||A^T A V - V Theta||_F / ||A^T A V||_F``."""
+        return _relative(self.residuals, self.theta)
+
+
+#: Rounding leaves the recurrence true to this many eps of its largest Ritz value a vector.
+ROUNDING = 4.0
+
+
+def _relative(residuals: np.ndarray, theta: np.ndarray) -> float:
+    scale = max(theta[0], np.finfo(float).tiny)  # squares stay in range
+    rest, size = (float(np.linalg.norm(a / scale)) for a in (residuals, theta))
+    return rest / np.hypot(rest, size) if rest > 0 else 0.0
 
 
 def shortfall_bound(theta: np.ndarray, residuals: np.ndarray, s: int) -> float:
@@ -60,67 +78,117 @@ class Krylov:
 
     Parameters
     ----------
-    block : int
-        Vectors a step: chosen for the machine, not for s.
+    block : int, optional
+        Vectors a step, chosen for the machine by default: :func:`block_size`.
     basis : int, optional
         The most vectors kept; beyond it a thick restart keeps the best half. Memory is
         ``min(N, d) * basis`` numbers.
     verify : bool
         At convergence, inject a fresh random block and two more steps, until the captured variance
         rises by no more than the certificate: a block finds at most ``block`` copies of a repeated
-        singular value.
+        singular value. Not needed, and not done, from a random start of at least s vectors.
     max_steps : int
         Give up after so many passes.
     """
 
-    block: int = 8
+    block: int | None = None
     basis: int | None = None
     verify: bool = True
     max_steps: int = 1000
 
-    def __call__(self, A: Operator, s: int, *, tol: float, start: Array, seed: int) -> KrylovResult:
-        """Ritz pairs of ``A^T A`` from the span of ``start``'s iterates."""
-        return _Run(self, A, s, tol, start, seed).run()
+    def __call__(
+        self, A: Operator, s: int, *, tol: float, seed: int, start: Array | None = None
+    ) -> KrylovResult:
+        """Ritz pairs of ``A^T A`` from the iterates of ``start``, or of a Gaussian block."""
+        return _Run(self, A, s, tol, seed, start).run()
+
+
+def block_size(s: int, host: bool = True) -> int:
+    """Vectors a step: 16 on a CPU, where that costs no more than 8; 64 on a GPU.
+
+    More where s + 4 of them, in eights, are still no more than 32: a block of at least s vectors
+    misses no copy of a repeated singular value.
+    """
+    enough = 8 * -(-(s + 4) // 8)
+    return (max(16, enough) if enough <= 32 else 16) if host else 64
 
 
 class _Run:
     """The relation ``C V = V T + Q B E^T`` (E: the last block of V) and what grows it."""
 
     def __init__(
-        self, options: Krylov, A: Operator, s: int, tol: float, start: Array, seed: int
+        self, options: Krylov, A: Operator, s: int, tol: float, seed: int, start: Array | None
     ) -> None:
         self.options, self.A, self.s, self.tol = options, A, s, tol
-        self.xp = namespace(start)
-        self.rng = np.random.default_rng(seed)
-        self.eps = float(self.xp.finfo(start.dtype).eps)
         self.n = A.shape[1]
-        self.b = max(1, min(options.block, self.n))
-        wanted = options.basis or max(2 * s, s + 24 * self.b)
+        self.rng = np.random.default_rng(seed)
+        self.b = self._block(start)
+        self.verify = options.verify and (start is not None or self.b < min(s, self.n))
+        if start is None:
+            start = A.asarray(self.rng.standard_normal((self.n, self.b)))
+        self.xp = namespace(start)
+        self.eps = float(self.xp.finfo(start.dtype).eps)
+        wanted = options.basis or max(2 * s, s + 28 * self.b)
         self.limit = min(self.n, max(wanted, s + 4 * self.b))
         width = min(self.n, self.limit + max(2 * self.b, start.shape[1]))
-        self.V = self.xp.zeros((self.n, width), dtype=start.dtype, device=device(start))
+        # Basis vectors lie one behind the other, so that any number of them is one matrix.
+        self.V = self.xp.zeros((width, self.n), dtype=start.dtype, device=device(start)).T
         self.T = np.zeros((width, width))
         self.m = 0  # columns of V whose image is known
+        self.recent = 0  # C maps V[:, recent:] to what was not yet coupled to V[:, :recent]
         self.steps = 0
         self.next = self._orthonormal(start, norm(start))[0]
+
+    def _block(self, start: Array | None) -> int:
+        probe = self.A.asarray(np.zeros((1, 1))) if start is None else start
+        host = is_numpy_array(probe) or str(device(probe)) == "cpu"
+        return max(1, min(self.options.block or block_size(self.s, host), self.n))
 
     def _array(self, values: np.ndarray) -> Array:
         values = np.ascontiguousarray(values)
         return self.xp.asarray(values, dtype=self.V.dtype, device=device(self.V))
 
-    def _project(self, Z: Array) -> tuple[Array, Array]:
-        """Z minus its part in V, twice by matrix products, which is enough; and that part."""
+    def _project(self, Z: Array, first: int = 0) -> tuple[Array, Array]:
+        """Z minus its part in V, twice by matrix products, which is enough; and that part.
+
+        The first time only from column ``first`` on, where the others hold no more than rounding.
+        """
         V = self.V[:, : self.m]
-        H = V.T @ Z
-        Z = Z - V @ H
+        H = V[:, first:].T @ Z
+        Z = Z - V[:, first:] @ H
         rest = V.T @ Z
-        return Z - V @ rest, H + rest
+        Z = Z - V @ rest
+        if first:
+            H = self.xp.concat([self.xp.zeros_like(rest[:first, :]), H], axis=0)
+        return Z, H + rest
+
+    def _cholesky_qr(self, Z: Array, scale: float) -> tuple[Array, Array] | None:
+        """QR by the Cholesky factor of a float64 Gram matrix; None where that might lose digits."""
+        xp = self.xp
+        R = np.eye(Z.shape[1])
+        Q = xp.astype(Z, xp.float64, copy=False)
+        for _ in range(1 if self.eps > 1e-10 else 2):  # the first leaves eps64 cond(Z)^2
+            try:
+                factor = np.linalg.cholesky(to_numpy(Q.T @ Q)).T
+            except np.linalg.LinAlgError:
+                return None
+            diagonal = np.diagonal(factor)
+            if not diagonal.min() > max(1e-2 * diagonal.max(), 100 * self.eps * scale):
+                return None
+            inverse = np.ascontiguousarray(np.linalg.inv(factor))
+            Q = Q @ xp.asarray(inverse, dtype=Q.dtype, device=device(Q))
+            R, scale = factor @ R, 0.0
+        return xp.astype(Q, self.V.dtype, copy=False), R
 
     def _orthonormal(self, Z: Array, scale: float) -> tuple[Array, Array]:
         """QR of a block that is orthogonal to V; columns lost to rounding become random ones."""
+        room = self.n - self.m
+        if room >= Z.shape[1]:
+            quick = self._cholesky_qr(Z, scale)
+            if quick is not None:
+                return quick
         Q, R = self.xp.linalg.qr(Z, mode="reduced")
         B = R
-        room = self.n - self.m
         if room < Z.shape[1]:  # the complement of V has fewer dimensions than the block
             Z = self.xp.linalg.svd(Z, full_matrices=False)[0][:, :room]
             Z = self._project(Z)[0]
@@ -149,7 +217,8 @@ class _Run:
         Z = self.A.sweep(Q)
         self.steps += 1
         scale = norm(Z)
-        Z, H = self._project(Z)
+        Z, H = self._project(Z, self.recent)
+        self.recent = m
         column = to_numpy(H).astype(np.float64)
         self.T[: self.m, m : self.m] = column
         self.T[m : self.m, : self.m] = column.T
@@ -161,25 +230,26 @@ class _Run:
         width = min(self.b, self.n - self.m - self.next.shape[1])
         random = self._array(self.rng.standard_normal((self.n, width)) / np.sqrt(self.n))
         random = self._project(random)[0]
-        self.next = self.xp.linalg.qr(self.xp.concat([self.next, random], axis=1), mode="reduced")[
-            0
-        ]
+        both = self.xp.concat([self.next, random], axis=1)
+        self.next = self.xp.linalg.qr(both, mode="reduced")[0]
+        self.recent = 0
 
-    def ritz(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Ritz values (decreasing), their vectors in V, and the norms of the residuals."""
+    def ritz(self, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The ``count`` largest Ritz values, their vectors in V, and the norms of the residuals."""
         theta, S = np.linalg.eigh(self.T[: self.m, : self.m])
-        theta, S = theta[::-1], S[:, ::-1]
+        theta, S = theta[::-1][:count], S[:, ::-1][:, :count]
         if self.m >= self.n:
-            return theta, S, np.zeros(self.m)
+            return theta, S, np.zeros(len(theta))
         return theta, S, column_norms(self.B @ S[self.m - self.B.shape[1] :])
 
-    def restart(self, theta: np.ndarray, S: np.ndarray) -> None:
+    def restart(self) -> None:
         """Keep the best Ritz vectors and the block that follows: the relation still holds."""
         keep = min(self.m, max(self.s + self.b, (self.s + self.limit) // 2))
-        self.V[:, :keep] = self.V[:, : self.m] @ self._array(S[:, :keep])
+        theta, S, _ = self.ritz(keep)
+        self.V[:, :keep] = self.V[:, : self.m] @ self._array(S)
         self.T[:] = 0
-        self.T[:keep, :keep] = np.diag(theta[:keep])
-        self.m = keep
+        self.T[:keep, :keep] = np.diag(theta)
+        self.m, self.recent = keep, 0
 
     def run(self) -> KrylovResult:
         s, check, before = self.s, 0, (0, np.inf)
@@ -190,26 +260,24 @@ class _Run:
             crowded = self.m + self.next.shape[1] > self.limit
             if self.m < s or not (full or out or crowded or self.steps >= check):
                 continue
-            theta, S, r = self.ritz()
+            theta, S, r = self.ritz(s + 2 * self.b)
             captured = max(float(theta[:s].sum()), 0.0)
-            scale = max(theta[0], np.finfo(float).tiny)
-            rest, size = (float(np.linalg.norm(a[:s] / scale)) for a in (r, theta))
-            residual = rest / np.hypot(rest, size) if rest > 0 else 0.0
+            residual = _relative(r[:s], theta[:s])
             bound = max(shortfall_bound(theta, r, s), 4 * self.eps * self.m * captured)
             remaining = self._remaining(before, residual)
             before = (self.steps, residual)
-            check = self.steps + max(1, int(0.6 * remaining))
+            check = self.steps + max(1, int(0.8 * remaining))
             missed = watch is not None and captured - watch[1] > watch[2]
             settled = watch is not None and self.steps >= watch[0] + 2 and not missed
-            if full or out or (residual <= self.tol and (settled or not self.options.verify)):
+            if full or out or (residual <= self.tol and (settled or not self.verify)):
                 V = self.V[:, : self.m] @ self._array(S[:, :s])
                 shortfall = bound / captured if captured > 0 else 0.0
-                return KrylovResult(
-                    V, theta[:s], residual, shortfall, self.steps, residual <= self.tol
-                )
+                residuals = np.hypot(r[:s], ROUNDING * self.eps * max(theta[0], 0.0))
+                converged = residual <= self.tol
+                return KrylovResult(V, theta[:s], residuals, shortfall, self.steps, converged)
             if crowded:
-                self.restart(theta, S)
-            if self.options.verify and remaining <= 2 and (watch is None or missed):
+                self.restart()
+            if self.verify and remaining <= 2 and (watch is None or missed):
                 self.inject()
                 watch, check = (self.steps, captured, bound), self.steps + 2
             elif watch is not None:
@@ -224,9 +292,3 @@ class _Run:
             return 3.0
         rate = np.log(last / residual) / (self.steps - steps)
         return float(np.log(residual / max(self.tol, 1e-300)) / rate)
-
-
-def random_start(A: Operator, columns: int, seed: int) -> Any:
-    """A Gaussian block."""
-    rng = np.random.default_rng(seed)
-    return A.asarray(rng.standard_normal((A.shape[1], min(columns, A.shape[1]))))
