@@ -62,9 +62,9 @@ def test_variance_shortfall_is_an_upper_bound(solver, tol):
 
 
 def test_auto_is_gram_on_tall_data_and_krylov_on_large():
-    assert PCA(3).fit(data(5000, 40)).solver_ == "gram"
-    assert PCA(3).fit(data(100, 40)).solver_ == "lapack"
-    assert PCA(3, random_state=0).fit(data(1700, 1600)).solver_ == "krylov"
+    assert PCA(3).fit(data(5000, 40)).solver_.split()[0].rstrip(":") == "gram"
+    assert PCA(3).fit(data(100, 40)).solver_.split()[0].rstrip(":") == "lapack"
+    assert PCA(3, random_state=0).fit(data(1700, 1600)).solver_.split()[0].rstrip(":") == "krylov"
 
 
 def test_krylov_takes_no_formulation():

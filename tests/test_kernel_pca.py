@@ -154,7 +154,7 @@ def test_every_formulation_gives_the_same_components(letter, solver, kernel):
     oracle = Oracle(3, eigen_solver="dense", **options).fit(X)
     assert_same_model(kpca, oracle, X, fresh)
     assert kpca.residual_ <= 1.01 * tol
-    assert kpca.solver_ == ("dca" if solver == "auto" else solver)
+    assert kpca.solver_.split()[0].rstrip(":") == ("dca" if solver == "auto" else solver)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_solver_objects(solver):
     X, fresh = rows(), rows(15, seed=1)
     kpca = precise(3, kernel="rbf", solver=solver).fit(X)
     assert_same_model(kpca, Oracle(3, kernel="rbf", eigen_solver="dense").fit(X), X, fresh)
-    assert kpca.solver_ == type(solver).__name__
+    assert kpca.solver_.split()[0].rstrip(":") == type(solver).__name__
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -462,8 +462,8 @@ def test_auto_on_many_rows(s):
 
 def test_auto_is_direct_for_few_rows_and_dca_for_a_formulation():
     X = rows(100)
-    assert KernelPCA(2, kernel="rbf").fit(X).solver_ == "lapack"
-    assert KernelPCA(2, kernel="rbf", formulation="n", random_state=0).fit(X).solver_ == "dca"
+    assert KernelPCA(2, kernel="rbf").fit(X).solver_.split()[0].rstrip(":") == "lapack"
+    assert KernelPCA(2, kernel="rbf", formulation="n", random_state=0).fit(X).solver_.split()[0].rstrip(":") == "dca"
 
 
 def test_indefinite_kernels_warn():

@@ -137,7 +137,7 @@ def test_agrees_with_scikit_learn(case, solver):
     assert pca.residual_ <= 1e-10
     assert pca.n_samples_ == shape["N"]
     assert pca.n_features_in_ == shape["d"]
-    assert pca.solver_ == ("lapack" if solver == "auto" else solver)
+    assert pca.solver_.split()[0].rstrip(":") == ("lapack" if solver == "auto" else solver)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -166,7 +166,7 @@ def test_every_formulation_gives_the_same_components(letter, solver, shape):
     oracle = Oracle(3, svd_solver="full").fit(X)
     assert_same_model(pca, oracle, X, matrix(*shape, seed=1))
     assert pca.residual_ <= 1e-10
-    assert pca.solver_ == ("dca" if solver == "auto" else solver)
+    assert pca.solver_.split()[0].rstrip(":") == ("dca" if solver == "auto" else solver)
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_solver_objects(solver):
     X = matrix(50, 8)
     pca = precise(3, solver=solver).fit(X)
     assert_same_axes(pca, Oracle(3, svd_solver="full").fit(X))
-    assert pca.solver_ == type(solver).__name__
+    assert pca.solver_.split()[0].rstrip(":") == type(solver).__name__
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -712,9 +712,9 @@ def test_proximal_solvers_take_a_pass_an_iteration_or_more(solver):
 
 def test_auto_is_direct_for_small_data_and_dca_for_a_formulation():
     X = matrix(300, 20)
-    assert PCA(2).fit(X).solver_ == "lapack"
-    assert PCA(2).fit(sp.csr_array(X)).solver_ == "gram"
-    assert PCA(2, formulation="n").fit(X).solver_ == "dca"
+    assert PCA(2).fit(X).solver_.split()[0].rstrip(":") == "lapack"
+    assert PCA(2).fit(sp.csr_array(X)).solver_.split()[0].rstrip(":") == "gram"
+    assert PCA(2, formulation="n").fit(X).solver_.split()[0].rstrip(":") == "dca"
 
 
 @pytest.mark.parametrize("s", [3, 400])

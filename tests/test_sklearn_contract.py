@@ -27,7 +27,7 @@ ESTIMATORS = [
     PCA(n_components=1, formulation="n"),
     PCA(solver="gram"),
     PCA(solver="lapack"),
-    PCA(solver="krylov"),
+    PCA(solver="krylov", tol=1e-10),
     PCA(n_components=1, solver="zerofpr"),
     PCA(n_components=1, solver=ZeroFPR(memory=3), formulation="o"),
     PCA(whiten=True),

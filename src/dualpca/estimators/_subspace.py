@@ -14,16 +14,14 @@ from ..linalg import Array, namespace, to_numpy
 from ..operators import Operator
 from ..problem import DCProblem
 from ..solvers import SOLVERS, Ritz, rayleigh_ritz, solve
-from ..solvers.direct import gram_ritz, lapack_ritz
-from ..solvers.krylov import Krylov, shortfall_bound
+from ..solvers.direct import by_gram, by_lapack
+from ..solvers.krylov import Krylov, relative_shortfall
 from ..solvers.solve import as_solver, outside
+from ..solvers.truncated import by_krylov, mixed_scale
+from ._plan import plan
 
 #: The solvers of PCA's DC problems; IRLS is for the robust ones.
 ITERATIVE = tuple(name for name in SOLVERS if name != "irls")
-
-#: Up to this size of the smaller side its Gram matrix is quicker than iterating (measured: 0.6 s
-#: against 4 s on 60000 x 784 with 50 components, 0.5 against 0.55 s on 4000 x 2000 with 20).
-DIRECT_LIMIT = 1500
 
 #: The solvers that compute components from an operator, without a formulation.
 DIRECT = ("lapack", "gram", "krylov")
@@ -45,6 +43,7 @@ def leading_subspace(
     *,
     rows: Operator | None = None,
     dense: bool,
+    energy: float,
     solver: Any,
     formulation: Any,
     tol: float,
@@ -54,9 +53,14 @@ def leading_subspace(
     """The s leading right singular vectors of X, by the solver that was asked for.
 
     ``rows`` is what formulations are made of: X itself, or X^T where X is the transpose of the data.
+    ``energy`` is ``||X||_F^2``.
     """
-    if solver == "auto":
-        solver = choose(X, s, dense=dense) if formulation is None else "dca"
+    why = "as asked"
+    if solver == "auto" and formulation is None:
+        chosen = plan(X, s, dense=dense, tol=tol, energy=energy)
+        solver, why = chosen.solver, chosen.reason
+    elif solver == "auto":
+        solver, why = "dca", "solves any formulation"
     name = solver if isinstance(solver, str) else type(solver).__name__
     if name in DIRECT and formulation is not None:
         raise ValueError(
@@ -68,13 +72,17 @@ def leading_subspace(
         raise ValueError(
             "solver='lapack' needs a dense array; use solver='gram', 'krylov' or 'auto' for sparse data"
         )
-    if name in ("lapack", "gram"):
-        # One vector beyond s tells the gap, which the certificate lives on.
-        direct = gram_ritz if name == "gram" or kernel else lapack_ritz
-        more = direct(X, min(s + 1, *X.shape))
-        return Subspace(more.leading(s), shortfall_of(more, s), name, 1)
-    if name == "krylov":
-        return _krylov(X, s, tol=tol, max_iter=max_iter, seed=seed)
+    if name in DIRECT:
+        if name == "krylov":
+            scale = mixed_scale(X, tol, energy)
+            found = by_krylov(X, s, tol=tol, max_steps=max_iter, seed=seed, scale=scale)
+            warn_above(found.ritz.residual, tol, name, max_iter)
+        elif name == "gram" or kernel:
+            found = by_gram(X, s, tol=0.0 if kernel else tol, seed=seed)
+        else:
+            found = by_lapack(X, s)
+        told = f"{name} ({found.note}): {why}" if found.note else f"{name}: {why}"
+        return Subspace(found.ritz, floored(found.shortfall, found.ritz), told, found.steps)
     if formulation is None:
         problem = as_problem("l", X)
     else:
@@ -84,49 +92,29 @@ def leading_subspace(
     W = X.rmatmul(W) if operator is X.T else W
     ritz = rayleigh_ritz(X, _pad(W, s))
     warn_above(ritz.residual, tol, name, max_iter)
-    return Subspace(ritz, certify(X, ritz, seed), name, result.iterations)
-
-
-def choose(X: Operator, s: int, *, dense: bool) -> str:
-    """The solver of ``solver="auto"``: direct where the smaller side is small or s is most of it."""
-    small, large = min(X.shape), max(X.shape)
-    if dense and large <= 20 * small and (small <= 200 or s > 0.5 * small):
-        return "lapack"
-    if small <= DIRECT_LIMIT or s > 0.1 * small:
-        return "lapack" if X.T.implicit else "gram"
-    return "krylov"
-
-
-def _krylov(X: Operator, s: int, *, tol: float, max_iter: int, seed: int) -> Subspace:
-    """Block Krylov on the smaller side; from the left vectors, one step leads to the right ones."""
-    wide = X.shape[1] > X.shape[0]
-    A = X.T if wide else X
-    options = Krylov(max_steps=max_iter)
-    found = options(A, s, tol=tol, seed=seed)
-    # The recurrence's own residual does not see the rounding of V: one pass measures it.
-    ritz = rayleigh_ritz(X, X.rmatmul(found.V) if wide else found.V)
-    warn_above(ritz.residual, tol, "krylov", max_iter)
-    return Subspace(ritz, _relative(found.shortfall, 1.0, ritz), "krylov", found.steps)
+    return Subspace(ritz, certify(X, ritz, seed), f"{name}: {why}", result.iterations)
 
 
 def shortfall_of(ritz: Ritz, s: int) -> float:
     """The relative shortfall of the first s Ritz vectors, from those beyond them."""
     theta, residuals = (to_numpy(a).astype(float) for a in (ritz.theta, ritz.residuals))
-    return _relative(shortfall_bound(theta, residuals, s), theta[:s].sum(), ritz)
+    return floored(relative_shortfall(theta, residuals, s), ritz)
 
 
 def certify(X: Operator, ritz: Ritz, seed: int) -> float:
     """The shortfall of a subspace that came without spare Ritz values: a short Krylov run from it."""
     s = ritz.V.shape[1]
-    look = Krylov(basis=4 * s + 32)(X, s, tol=np.inf, start=ritz.V, seed=seed)
+    look = Krylov(block=8, basis=4 * s + 32)(X, s, tol=np.inf, start=ritz.V, seed=seed)
     captured, best = float(to_numpy(ritz.theta).sum(dtype=float)), float(look.theta.sum())
-    return _relative(best * (1 + look.shortfall) - captured, captured, ritz)
+    return floored((best * (1 + look.shortfall) - captured) / captured if captured > 0 else 0.0, ritz)
 
 
-def _relative(bound: float, captured: float, ritz: Ritz) -> float:
-    """A bound as a share of the captured variance, not below what rounding leaves open."""
-    floor = 4 * float(namespace(ritz.theta).finfo(ritz.theta.dtype).eps)
-    return max(float(bound / captured), floor) if captured > 0 else 0.0
+def floored(shortfall: float, ritz: Ritz) -> float:
+    """A relative shortfall, not below what rounding leaves open."""
+    xp = namespace(ritz.theta)
+    if not float(xp.sum(ritz.theta)) > 0:
+        return 0.0
+    return max(float(shortfall), 4 * float(xp.finfo(ritz.theta.dtype).eps))
 
 
 def _pad(W: Array, s: int) -> Array:

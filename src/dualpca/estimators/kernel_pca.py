@@ -226,6 +226,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             s,
             rows=Xc,
             dense=False,
+            energy=total,
             solver=self.solver,
             formulation=self.formulation,
             tol=self.tol,
@@ -234,7 +235,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         )
         # An eigendecomposition can miss by more than rounding only where eigenvalues are negative.
         limit = 5e-3 if "float32" in str(Xc.dtype) else 1e-5
-        if found.solver in ("lapack", "gram") and found.ritz.residual > limit:
+        if found.solver.startswith(("lapack", "gram")) and found.ritz.residual > limit:
             warnings.warn(
                 f"kernel={self.kernel!r} is not symmetric positive semidefinite on this data, and "
                 "components with negative eigenvalues come out as zero; use other parameters, or "

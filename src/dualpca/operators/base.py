@@ -32,6 +32,11 @@ class Operator(ABC):
     implicit: bool = False
 
     @property
+    def entries(self) -> int:
+        """How many numbers a pass multiplies: all, or those that a sparse matrix stores."""
+        return self.shape[0] * self.shape[1]
+
+    @property
     @abstractmethod
     def passes(self) -> int:
         """How often the data have been read."""
@@ -75,7 +80,7 @@ class Operator(ABC):
         """``K = X X^T``, a dense matrix: for few rows."""
 
     def single(self, scale: float) -> Operator | None:
-        """``scale X`` as a float32 copy; None where X is not an array in memory."""
+        """``scale X`` as a float32 copy; None where X is not a dense array in memory."""
         return None
 
     def todense(self) -> Array:
@@ -105,6 +110,10 @@ class Transposed(Operator):
         self.X = X
         self.shape = (X.shape[1], X.shape[0])
         self.dtype = X.dtype
+
+    @property
+    def entries(self) -> int:
+        return self.X.entries
 
     @property
     def passes(self) -> int:

@@ -152,6 +152,10 @@ class Matrix(RowBlocked):
         return sp.issparse(self.data)
 
     @property
+    def entries(self) -> int:
+        return self.data.nnz if self.sparse else super().entries
+
+    @property
     def T(self) -> Operator:
         if self._transpose is None:
             self._transpose = Matrix(self.data.T, self._counter, self)
@@ -196,9 +200,9 @@ class Matrix(RowBlocked):
     def kernel(self, *, exact: bool = True) -> Array:
         return self.T.gram(exact=exact)
 
-    def single(self, scale: float, center: Array | None = None) -> Operator:
-        if self.sparse:
-            return Matrix((self.data * scale).astype(np.float32), self._counter)
+    def single(self, scale: float, center: Array | None = None) -> Operator | None:
+        if self.sparse:  # its products are bound by the indices, not by the numbers
+            return None
         xp = array_namespace(self.data)
         copy = xp.empty(self.shape, dtype=xp.float32, device=device(self.data))
         self._counter[0] += 1

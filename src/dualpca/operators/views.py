@@ -21,6 +21,10 @@ class _View(Operator):
         self.implicit = X.implicit
 
     @property
+    def entries(self) -> int:
+        return self.X.entries
+
+    @property
     def passes(self) -> int:
         return self.X.passes
 
@@ -79,12 +83,8 @@ class Centered(_View):
         return self.X.todense() - self.center.T
 
     def single(self, scale: float) -> Operator | None:
-        if not isinstance(self.X, Matrix):
-            return None
-        if not self.X.sparse:  # centred before it is rounded
-            return self.X.single(scale, self.center)
-        X = self.X.single(scale)
-        return Centered(X, X.asarray(self.center * scale))
+        # Centred before it is rounded.
+        return self.X.single(scale, self.center) if isinstance(self.X, Matrix) else None
 
     def row_norms(self) -> Array:
         projection = self.X.matmul(self.center)[:, 0]

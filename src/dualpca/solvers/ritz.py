@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..linalg import Array, column_norms, eigh, fix_signs, namespace, norm, orthonormalize
 from ..operators import Operator
 
-__all__ = ["Ritz", "rayleigh_ritz"]
+__all__ = ["Found", "Ritz", "rayleigh_ritz"]
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,23 @@ class Ritz:
         rest, size = norm(self.residuals), norm(self.theta)
         return rest / math.hypot(rest, size) if rest > 0 else 0.0
 
+    def signed(self) -> Ritz:
+        """The same with the signs of V as :func:`fix_signs` wants them."""
+        return Ritz(self.V * fix_signs(self.V)[None, :], self.theta, self.residuals)
+
     def leading(self, s: int) -> Ritz:
         """The first s of them."""
         return Ritz(self.V[:, :s], self.theta[:s], self.residuals[:s])
+
+
+@dataclass(frozen=True)
+class Found:
+    """Ritz pairs, a bound on the relative shortfall in captured variance, and what it took."""
+
+    ritz: Ritz
+    shortfall: float
+    steps: int = 1
+    note: str = ""
 
 
 def rayleigh_ritz(X: Operator, W: Array) -> Ritz:
@@ -53,4 +67,4 @@ def rayleigh_ritz(X: Operator, W: Array) -> Ritz:
     P = xp.astype(P, Q.dtype, copy=False)
     V = Q @ P
     R = Z @ P - V * theta[None, :]
-    return Ritz(V * fix_signs(V)[None, :], theta, column_norms(R))
+    return Ritz(V, theta, column_norms(R)).signed()

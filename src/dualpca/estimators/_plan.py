@@ -1,0 +1,77 @@
+"""``solver="auto"``: what each solver would cost, and the cheapest.
+
+The model counts floating-point operations at the rates below, measured on two cores of a 2023 server
+CPU with OpenBLAS; a faster machine scales all of them alike, so that the choice stays.
+docs/performance.md tells how they were measured.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ..operators import Operator
+from ..solvers.krylov import BLOCK
+from ..solvers.truncated import mixed_scale
+
+#: Operations a second, float32; float64 does half.
+SQUARE = 350e9  # X^T X, counting 2 N d^2 although symmetry halves the work
+THIN = 105e9  # X^T (X W) with 16 columns
+#: Seconds for each entry of a sparse matrix and column, in X^T (X W).
+SPARSE = 0.45e-9
+#: Seconds for each product of two entries in a sparse X^T X.
+SPARSE_SQUARE = 4e-9
+#: Seconds for each n^3: LAPACK's symmetric eigenvectors, all or few of them, and its SVD (N d^2).
+EIGH, EIGH_FEW, SVD = 1.0e-10, 0.4e-10, 4e-10
+#: Seconds a Krylov step costs besides the pass: orthogonalisation, QR and tests of convergence.
+STEP = 1.5e-3
+#: Up to so many columns or rows a full SVD takes no time worth saving.
+SMALL = 200
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The solver, and why."""
+
+    solver: str
+    reason: str
+
+
+def expected_steps(n: int, s: int, tol: float) -> float:
+    """Krylov steps to a residual of ``tol`` on a spectrum without a gap, as of a Gaussian matrix."""
+    return min(n / BLOCK, 4 + 1.5 * s / BLOCK + 4 * math.log10(1 / min(max(tol, 1e-16), 0.1)))
+
+
+def costs(X: Operator, s: int, tol: float, energy: float) -> dict[str, float]:
+    """Estimated seconds of "gram" and "krylov"."""
+    N, d = X.shape
+    n, large = min(N, d), max(N, d)
+    steps, b = expected_steps(n, s, tol), BLOCK
+    half = 1.0 if "float32" in str(X.dtype) else 0.5
+    few = EIGH_FEW if n > 1000 and s < n else EIGH
+    step = STEP + 3e-12 * n * steps * b * b
+    eigen = min(few * n**3, steps * (step + 2 * n * n * b / (THIN * half)))
+    if X.entries < N * d:
+        gram = SPARSE_SQUARE * X.entries**2 / large
+        sweep = SPARSE * X.entries * b
+    elif X.T.implicit:
+        gram, sweep = 0.0, 2 * n * n * b / (THIN * half)
+    else:
+        gram = 2 * N * d * n / (SQUARE * half)
+        fast = mixed_scale(X, tol, energy) is not None
+        sweep = 4 * N * d * b / (THIN * (1.0 if fast else half))
+    return {"gram": gram + eigen, "krylov": steps * (sweep + step)}
+
+
+def plan(X: Operator, s: int, *, dense: bool, tol: float, energy: float) -> Plan:
+    """The solver of ``solver="auto"``: LAPACK for small or nearly full problems, else the cheapest."""
+    n, large = min(X.shape), max(X.shape)
+    if s > n / 2 and dense and large <= 20 * n:
+        return Plan("lapack", f"n_components={s} is most of {n}, whose smallest a square would lose")
+    if n <= SMALL and dense and large <= 20 * n:
+        return Plan("lapack", f"a full SVD is quick with {n} on the smaller side")
+    seconds = costs(X, s, tol, energy)
+    best = min(seconds, key=seconds.__getitem__)
+    told = ", ".join(f"{name} {value:.2g} s" for name, value in seconds.items())
+    name = "lapack" if X.T.implicit and best == "gram" else best
+    return Plan(name, f"estimated {told}")

@@ -1,0 +1,73 @@
+"""The leading singular subspace by Krylov: either side, and float32 passes for float64 data."""
+
+from __future__ import annotations
+
+import math
+
+from ..linalg import Array, namespace
+from ..operators import Operator
+from .direct import right_from_left
+from .krylov import Krylov, KrylovResult
+from .ritz import Found, Ritz, rayleigh_ritz
+
+__all__ = ["by_krylov", "mixed_scale"]
+
+#: float32 passes serve float64 data down to this ``tol``; below it most steps are in float64 anyway.
+MIXED_TOL = 1e-8
+
+#: What float32 passes are asked for, where ``tol`` is below it: float64 passes go on from there.
+SINGLE_TOL = 3e-6
+
+
+def mixed_scale(X: Operator, tol: float, energy: float) -> float | None:
+    """The power of two that brings the entries of X near 1 in float32; None where float64 stays."""
+    if "float64" not in str(X.dtype) or tol < MIXED_TOL or not 0 < energy < math.inf:
+        return None
+    return 2.0 ** -round(math.log2(energy / math.prod(X.shape)) / 2)
+
+
+def by_krylov(
+    X: Operator, s: int, *, tol: float, max_steps: int, seed: int, scale: float | None = None
+) -> Found:
+    """The s leading right singular vectors of X by block Krylov on its smaller side.
+
+    ``scale`` asks for passes over ``scale X`` in float32 first; a Rayleigh-Ritz pass in float64 then
+    measures what they reached, and float64 passes go on where that is above ``tol``.
+    """
+    options = Krylov(max_steps=max_steps)
+    narrow = X.single(scale) if scale is not None else None
+    if narrow is None:
+        found = options(_small(X), s, tol=tol, seed=seed)
+        return Found(_ritz(X, found, tol), found.shortfall, found.steps, str(X.dtype))
+    first = options(_small(narrow), s, tol=max(tol, SINGLE_TOL), seed=seed)
+    del narrow
+    ritz = _measured(X, first.V)
+    if ritz.residual <= tol or first.steps >= max_steps:
+        return Found(ritz, first.shortfall, first.steps, "float32")
+    start = _small(X).asarray(first.V)
+    found = Krylov(max_steps=max_steps - first.steps)(_small(X), s, tol=tol, seed=seed, start=start)
+    steps = first.steps + found.steps
+    return Found(_ritz(X, found, tol), found.shortfall, steps, "float32, then float64")
+
+
+def _small(X: Operator) -> Operator:
+    """X or X^T, whichever has the fewer columns."""
+    return X.T if X.shape[1] > X.shape[0] else X
+
+
+def _measured(X: Operator, V: Array) -> Ritz:
+    V = X.asarray(V)
+    return rayleigh_ritz(X, X.rmatmul(V) if X.shape[1] > X.shape[0] else V)
+
+
+def _ritz(X: Operator, found: KrylovResult, tol: float) -> Ritz:
+    """The Ritz pairs of the recurrence, or measured in one more pass where rounding might show."""
+    wide = X.shape[1] > X.shape[0]
+    eps = float(namespace(found.V).finfo(found.V.dtype).eps)
+    lost = not found.theta[-1] > 1e4 * eps * found.theta[0]
+    if not lost and not X.T.implicit:
+        ritz = Ritz(found.V, X.asarray(found.theta), X.asarray(found.residuals))
+        ritz = right_from_left(X, ritz) if wide else ritz.signed()
+        if ritz.residual <= tol:
+            return ritz
+    return _measured(X, found.V)
