@@ -61,15 +61,20 @@ class CountedMatrix(Matrix):
         return self._transpose
 
     def matmul(self, W: Any) -> Any:
-        self.work.add(W.shape[1])
+        if not self._columns:  # else the transpose multiplies, and counts
+            self.work.add(W.shape[1])
         return super().matmul(W)
 
     def rmatmul(self, H: Any) -> Any:
-        self.work.add(H.shape[1])
+        if not self._columns:
+            self.work.add(H.shape[1])
         return super().rmatmul(H)
 
     def sweep(self, W: Any, row_map: Any = None) -> Any:
-        self.work.add(2 * W.shape[1])
+        if self._columns:
+            self.work.readings -= 1  # the transpose counts two products, which are one sweep
+        else:
+            self.work.add(2 * W.shape[1])
         return super().sweep(W, row_map)
 
     def column_sums(self, *args: Any, **options: Any) -> Any:
@@ -80,6 +85,8 @@ class CountedMatrix(Matrix):
         """The float32 copy that a solver may work on; making it takes no product."""
         before = self.passes
         copy = super().single(*args, **options)
+        if copy is None:
+            return None
         self.work.readings += self.passes - before
         return CountedMatrix(copy.data, self.work, copy._counter)
 

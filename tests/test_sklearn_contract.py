@@ -27,7 +27,7 @@ ESTIMATORS = [
     PCA(n_components=1, formulation="n"),
     PCA(solver="gram"),
     PCA(solver="lapack"),
-    PCA(solver="krylov", tol=1e-10),
+    PCA(solver="krylov"),
     PCA(n_components=1, solver="zerofpr"),
     PCA(n_components=1, solver=ZeroFPR(memory=3), formulation="o"),
     PCA(whiten=True),
@@ -86,10 +86,14 @@ def test_checks_that_scikit_learn_keeps_apart(estimator, check):
 @pytest.mark.parametrize("estimator", [e for e in ESTIMATORS if isinstance(e, PCA)], ids=name_of)
 def test_array_api_values(estimator, library, dtype):
     pytest.importorskip(library)
-    # Two components, because the data of this check has directions without variance.
+    # Two components, because the data of this check has directions without variance; a tolerance
+    # that float32 passes do not serve, because these differ between libraries by their rounding.
+    estimator = clone(estimator).set_params(n_components=2)
+    if estimator.solver == "krylov" and dtype == "float64":
+        estimator.set_params(tol=1e-10)
     estimator_checks.check_array_api_input_and_values(
         "PCA",
-        clone(estimator).set_params(n_components=2),
+        estimator,
         array_namespace=library,
         dtype_name=dtype,
     )

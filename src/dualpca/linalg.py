@@ -219,7 +219,7 @@ def fix_signs(V: Array) -> Array:
     xp = namespace(V)
     size = xp.abs(V)
     tied = size >= (1 - 1e3 * xp.finfo(V.dtype).eps) * xp.max(size, axis=0, keepdims=True)
-    first = xp.argmax(xp.astype(tied, V.dtype), axis=0)
-    rows = xp.arange(V.shape[0], device=device(V))
-    picked = xp.sum(xp.where(rows[:, None] == first[None, :], V, xp.zeros_like(V)), axis=0)
-    return xp.where(picked < 0, -xp.ones_like(picked), xp.ones_like(picked))
+    columns, values = to_numpy(xp.nonzero(tied)[1]).astype(int), to_numpy(V[tied])  # row by row
+    signs = np.ones(V.shape[1])
+    signs[columns[::-1]] = np.where(values[::-1] < 0, -1.0, 1.0)  # the first of each comes last
+    return asarray_like(signs, V)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterable
-from functools import reduce
+from contextlib import AbstractContextManager
+from functools import cache, reduce
 from operator import add
 from typing import Any
 
 import joblib
 import numpy as np
 import scipy.sparse as sp
-from array_api_compat import array_namespace, device
+from array_api_compat import array_namespace, device, is_numpy_array
+from threadpoolctl import ThreadpoolController
 
 from ..linalg import Array
 
@@ -69,6 +71,21 @@ def threads() -> int:
     return int(wish) if wish.isdigit() and int(wish) > 0 else joblib.cpu_count()
 
 
+#: Up to so many columns each thread sums a Gram matrix of its own rows. BLAS uses one thread there;
+#: with more columns its threads win, as those it left spinning would compete with ours.
+THREADED_COLUMNS = 128
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """While threads of our own multiply, BLAS must not start more."""
+    return _controller().limit(limits=1, user_api="blas")
+
+
 #: Below so many entries of a sparse matrix, starting threads costs more than they save.
 THREADED = 2**18
 
@@ -120,10 +137,29 @@ def moments(block: Any, weights: Array | None, exact: bool) -> tuple[Array, floa
     else:
         w = xp.astype(weights, wide.dtype, copy=False)
     with np.errstate(over="ignore", invalid="ignore"):  # whoever asked sees an infinite energy
-        cuts = [*range(0, wide.shape[1], 4096), wide.shape[1]]  # sums of many terms lose digits
-        pieces = (wide[:, a:b] for a, b in itertools.pairwise(cuts))
-        squares = sum_up(as_float64(xp.linalg.vecdot(p, p)) for p in pieces)
-        return as_float64((w[None, :] @ wide)[0, :]), float(xp.sum(as_float64(w) * squares))
+        if weights is None:
+            energy = sum(float(xp.sum(_row_squares(part))) for part in _merged(wide))
+        else:
+            energy = float(xp.sum(as_float64(w) * _row_squares(wide)))
+        return as_float64((w[None, :] @ wide)[0, :]), energy
+
+
+def _merged(A: Array) -> list[Array]:
+    """A with short rows joined to rows of about 4096 entries, and what is left over: views."""
+    N, d = A.shape
+    count = 4096 // d
+    if count < 2 or N < count or not (is_numpy_array(A) and A.flags.c_contiguous):
+        return [A]
+    whole = N - N % count
+    return [A[:whole].reshape(-1, count * d), A[whole:]]
+
+
+def _row_squares(A: Array) -> Array:
+    """``||A_i||^2``, in A's precision over 4096 terms, as longer sums lose digits, then in float64."""
+    xp = array_namespace(A)
+    cuts = [*range(0, A.shape[1], 4096), A.shape[1]]
+    pieces = (A[:, start:stop] for start, stop in itertools.pairwise(cuts))
+    return sum_up(as_float64(xp.linalg.vecdot(p, p)) for p in pieces)
 
 
 def _sparse_moments(block: Any, weights: Array | None) -> tuple[Array, float]:

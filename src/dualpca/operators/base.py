@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from array_api_compat import array_namespace
@@ -79,6 +80,10 @@ class Operator(ABC):
     def kernel(self, *, exact: bool = True) -> Array:
         """``K = X X^T``, a dense matrix: for few rows."""
 
+    def alone(self) -> AbstractContextManager[Any]:
+        """A context for many products, in which BLAS leaves the cores to threads of our own."""
+        return nullcontext()
+
     def single(self, scale: float) -> Operator | None:
         """``scale X`` as a float32 copy; None where X is not a dense array in memory."""
         return None
@@ -114,6 +119,9 @@ class Transposed(Operator):
     @property
     def entries(self) -> int:
         return self.X.entries
+
+    def alone(self) -> AbstractContextManager[Any]:
+        return self.X.alone()
 
     @property
     def passes(self) -> int:

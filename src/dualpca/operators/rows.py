@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -14,19 +15,23 @@ from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy
 from ..linalg import Array, max_abs
 from ._blocks import (
     GRAM_FACTOR,
+    THREADED,
+    THREADED_COLUMNS,
     as_float,
     as_float64,
     block_rows,
     compressed,
     dense,
     moments,
+    one_blas_thread,
     row_norms,
     row_parts,
     scale_rows,
     stack,
     sum_up,
+    threads,
 )
-from .base import Operator, RowMap, split
+from .base import Operator, RowMap, Transposed, split
 
 class RowBlocked(Operator):
     """An operator that is read as row blocks, each once per pass."""
@@ -109,7 +114,11 @@ class RowBlocked(Operator):
             other = wide if weights is None else scale_rows(wide, weights[rows])
             return as_float64(dense(wide.T @ other))
 
-        return sum_up(self._each(part, GRAM_FACTOR))
+        return self._sum(part, GRAM_FACTOR)
+
+    def _sum(self, f: Callable[[slice, Any], Any], factor: int) -> Any:
+        """The sum of ``f(rows, block)`` over the blocks."""
+        return sum_up(self._each(f, factor))
 
     def kernel(self, *, exact: bool = True) -> Array:
         def strip(rows: slice, block: Any) -> Array:
@@ -185,17 +194,48 @@ class Matrix(RowBlocked):
         with ThreadPoolExecutor(len(parts)) as pool:
             return list(pool.map(lambda part: f(*part), parts))
 
+    def alone(self) -> AbstractContextManager[Any]:
+        return one_blas_thread() if self.sparse and self.data.nnz >= THREADED else nullcontext()
+
+    def _sum(self, f: Callable[[slice, Any], Any], factor: int) -> Any:
+        count = min(threads(), self.shape[0])
+        plain = self.sparse or not is_numpy_array(self.data) or self.shape[1] > THREADED_COLUMNS
+        if plain or count == 1:
+            return super()._sum(f, factor)
+        self._counter[0] += 1
+        step = block_rows(self.shape[1], self.data.itemsize, factor)
+
+        def span(start: int, stop: int) -> Any:
+            slices = (slice(i, min(i + step, stop)) for i in range(start, stop, step))
+            return sum_up(f(rows, self.data[rows]) for rows in slices)
+
+        cuts = [i * self.shape[0] // count for i in range(count + 1)]
+        with one_blas_thread(), ThreadPoolExecutor(count) as pool:
+            return sum_up(pool.map(span, cuts[:-1], cuts[1:]))
+
+    @property
+    def _columns(self) -> bool:
+        """Whether the data is stored by columns, so that its threads work on the transpose."""
+        return self.sparse and self.data.format == "csc"
+
     def matmul(self, W: Array) -> Array:
         if self.sparse:
-            return super().matmul(W)
+            return self.T.rmatmul(W) if self._columns else super().matmul(W)
         self._counter[0] += 1
         return self.data @ W
 
     def rmatmul(self, H: Array) -> Array:
         if self.sparse:
-            return super().rmatmul(H)
+            return self.T.matmul(H) if self._columns else super().rmatmul(H)
         self._counter[0] += 1
         return self.data.T @ H
+
+    def sweep(self, W: Array, row_map: RowMap | None = None) -> Any:
+        if not self._columns:
+            return super().sweep(W, row_map)
+        total = Transposed(self.T).sweep(W, row_map)
+        self._counter[0] -= 1  # the two products are one sweep
+        return total
 
     def kernel(self, *, exact: bool = True) -> Array:
         return self.T.gram(exact=exact)

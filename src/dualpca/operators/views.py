@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,9 @@ class _View(Operator):
     @property
     def entries(self) -> int:
         return self.X.entries
+
+    def alone(self) -> AbstractContextManager[Any]:
+        return self.X.alone()
 
     @property
     def passes(self) -> int:
