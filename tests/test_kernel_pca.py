@@ -463,7 +463,13 @@ def test_auto_on_many_rows(s):
 def test_auto_is_direct_for_few_rows_and_dca_for_a_formulation():
     X = rows(100)
     assert KernelPCA(2, kernel="rbf").fit(X).solver_.split()[0].rstrip(":") == "lapack"
-    assert KernelPCA(2, kernel="rbf", formulation="n", random_state=0).fit(X).solver_.split()[0].rstrip(":") == "dca"
+    assert (
+        KernelPCA(2, kernel="rbf", formulation="n", random_state=0)
+        .fit(X)
+        .solver_.split()[0]
+        .rstrip(":")
+        == "dca"
+    )
 
 
 def test_indefinite_kernels_warn():

@@ -68,7 +68,26 @@ def name_of(estimator):
     return " ".join(repr(estimator).split())
 
 
-@parametrize_with_checks(ESTIMATORS)
+def arbitrary(estimator):
+    """Checks that compare directions without variance, which every solver may choose as it likes.
+
+    All components are asked for, of fewer rows than features: the same rows twice have more of them.
+    Or more digits are compared than ``tol`` asks for, of iterates that start in R^n_samples. The
+    equivalence itself is a law in test_weights.py.
+    """
+    if isinstance(estimator, KernelPCA):
+        return {}
+    if estimator.n_components is None:
+        reason = "directions without variance are arbitrary"
+    elif estimator.formulation == "o":
+        reason = "tol=1e-4 leaves other digits after another start"
+    else:
+        return {}
+    kinds = ("dense", "sparse")
+    return {f"check_sample_weight_equivalence_on_{kind}_data": reason for kind in kinds}
+
+
+@parametrize_with_checks(ESTIMATORS, expected_failed_checks=arbitrary)
 def test_checks_of_scikit_learn(estimator, check):
     check(estimator)
 

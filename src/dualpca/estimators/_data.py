@@ -91,6 +91,34 @@ def _foreign(estimator: Any, X: Any, *, reset: bool, rows: int) -> Any:
     return X
 
 
+def checked_weights(sample_weight: Any, X: Operator) -> Any:
+    """Weights of the rows as an array of X's kind, or None."""
+    if sample_weight is None:
+        return None
+    given = sample_weight if is_array_api_obj(sample_weight) else np.asarray(sample_weight)
+    if given.ndim == 0:
+        given = np.full(X.shape[0], float(given))
+    if tuple(given.shape) != (X.shape[0],):
+        raise ValueError(
+            f"sample_weight has shape {tuple(given.shape)}; give one weight for each of the "
+            f"{X.shape[0]} rows of X"
+        )
+    weights = X.asarray(given)
+    xp = array_namespace(weights)
+    low, total = float(xp.min(weights)), float(xp.sum(weights))
+    if not (low >= 0 and np.isfinite(total)):
+        raise ValueError(
+            f"sample_weight has the smallest entry {low} and the sum {total}; weights must be "
+            "finite and not negative"
+        )
+    if not total > 1:
+        raise ValueError(
+            f"sample_weight sums to {total}, the weights being zero or small; they count rows, and a "
+            "variance needs more than one: scale them to sum to n_samples"
+        )
+    return weights
+
+
 def check_number(n_components: Any) -> None:
     """Refuse a bool, which Python counts among the integers."""
     if isinstance(n_components, bool):

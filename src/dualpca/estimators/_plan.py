@@ -67,7 +67,9 @@ def plan(X: Operator, s: int, *, dense: bool, tol: float, energy: float) -> Plan
     """The solver of ``solver="auto"``: LAPACK for small or nearly full problems, else the cheapest."""
     n, large = min(X.shape), max(X.shape)
     if s > n / 2 and dense and large <= 20 * n:
-        return Plan("lapack", f"n_components={s} is most of {n}, whose smallest a square would lose")
+        return Plan(
+            "lapack", f"n_components={s} is most of {n}, whose smallest a square would lose"
+        )
     if n <= SMALL and dense and large <= 20 * n:
         return Plan("lapack", f"a full SVD is quick with {n} on the smaller side")
     seconds = costs(X, s, tol, energy)

@@ -95,6 +95,47 @@ def leading_subspace(
     return Subspace(ritz, certify(X, ritz, seed), f"{name}: {why}", result.iterations)
 
 
+@dataclass(frozen=True)
+class Decomposition:
+    """What a fitted PCA is made of: Ritz pairs of the centred data, its energy and its mean.
+
+    ``mass`` is the number of rows, or the sum of their weights; ``discarded`` bounds the variance
+    that was lost before the Ritz pairs were computed; ``state`` is what partial_fit goes on from.
+    """
+
+    subspace: Subspace
+    energy: float
+    mass: float
+    mean: Array | None
+    shape: tuple[float, int]
+    passes: int
+    discarded: float = 0.0
+    state: Any = None
+
+
+#: A fraction of the variance is first looked for among so many components.
+FIRST = 16
+
+
+def growing_subspace(X: Operator, wanted: float, **options: Any) -> Subspace:
+    """Leading right singular vectors of X whose Ritz values sum to more than ``wanted``.
+
+    Krylov looks for twice as many until they do; where they are more than an eighth of all, or the
+    solver is another one, all are computed.
+    """
+    limit = min(X.shape)
+    solver, s = options["solver"], FIRST
+    choices = {key: options[key] for key in ("dense", "tol", "energy")}
+    while s <= limit / 8 and options["formulation"] is None:
+        if solver != "krylov" and (solver != "auto" or plan(X, s, **choices).solver != "krylov"):
+            break
+        found = leading_subspace(X, s, **options)
+        if float(to_numpy(found.ritz.theta).sum(dtype=float)) > wanted:
+            return found
+        s *= 2
+    return leading_subspace(X, limit, **options)
+
+
 def shortfall_of(ritz: Ritz, s: int) -> float:
     """The relative shortfall of the first s Ritz vectors, from those beyond them."""
     theta, residuals = (to_numpy(a).astype(float) for a in (ritz.theta, ritz.residuals))
@@ -106,7 +147,9 @@ def certify(X: Operator, ritz: Ritz, seed: int) -> float:
     s = ritz.V.shape[1]
     look = Krylov(block=8, basis=4 * s + 32)(X, s, tol=np.inf, start=ritz.V, seed=seed)
     captured, best = float(to_numpy(ritz.theta).sum(dtype=float)), float(look.theta.sum())
-    return floored((best * (1 + look.shortfall) - captured) / captured if captured > 0 else 0.0, ritz)
+    return floored(
+        (best * (1 + look.shortfall) - captured) / captured if captured > 0 else 0.0, ritz
+    )
 
 
 def floored(shortfall: float, ritz: Ritz) -> float:

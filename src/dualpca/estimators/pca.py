@@ -7,30 +7,31 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
-from sklearn.utils.validation import check_is_fitted
 
 from ..linalg import Array, namespace
-from ..operators import Operator, as_operator, centered
-from ..solvers import Ritz
-from ._data import (
-    check_number,
-    check_same_kind,
-    check_scores,
-    is_dense_in_memory,
-    seed,
-    shifted,
-    validated,
-)
+from ..operators import Weighted, as_operator, centered
+from ._data import check_number, checked_weights, is_dense_in_memory, seed, validated
+from ._incremental import PartialFitMixin
 from ._likelihood import ProbabilisticMixin
 from ._mle import minka_dimension
-from ._subspace import DIRECT, ITERATIVE, leading_subspace, shortfall_of
+from ._scores import ScoresMixin
+from ._subspace import (
+    DIRECT,
+    ITERATIVE,
+    Decomposition,
+    growing_subspace,
+    leading_subspace,
+    shortfall_of,
+)
 
 __all__ = ["PCA"]
 
+TINY = float(np.finfo(np.float64).tiny)
 
-class PCA(ProbabilisticMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+
+class PCA(ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseEstimator):
     """Principal component analysis at the accuracy that was asked for.
 
     Parameters
@@ -133,72 +134,114 @@ class PCA(ProbabilisticMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         self.max_iter = max_iter
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> PCA:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> PCA:
         """Fit the model.
 
         Parameters
         ----------
         X : array, sparse matrix, data frame or memory map of shape (n_samples, n_features)
         y : ignored
+        sample_weight : array of shape (n_samples,), optional
+            How often each row counts: a weight of 2 is the row twice, 0 leaves it out.
 
         Returns
         -------
         self
         """
-        self._fit(X)
+        self._set(self._decompose(X, sample_weight)[1])
         return self
 
-    def fit_transform(self, X: Any, y: Any = None) -> Array:
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
         """Fit the model and return the scores of X.
 
         Parameters
         ----------
         X : array, sparse matrix, data frame or memory map of shape (n_samples, n_features)
         y : ignored
+        sample_weight : array of shape (n_samples,), optional
 
         Returns
         -------
         scores : array of shape (n_samples, n_components)
         """
-        return self._scores(self._fit(X))
+        X, found = self._decompose(X, sample_weight)
+        self._set(found)
+        return self._scores(X)
 
-    def _fit(self, X: Any) -> Any:
+    def path(self, X: Any, n_components: Any, sample_weight: Any = None) -> list[PCA]:
+        """Models with several numbers of components, for the price of the largest.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame or memory map of shape (n_samples, n_features)
+        n_components : sequence of int
+        sample_weight : array of shape (n_samples,), optional
+
+        Returns
+        -------
+        models : list of PCA
+            One for each number, in their order, fitted; self is left as it is.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_digits
+        >>> models = PCA().path(load_digits().data, [5, 10, 20])
+        >>> [round(float(m.explained_variance_ratio_.sum()), 2) for m in models]
+        [0.54, 0.74, 0.89]
+        """
+        sizes = list(n_components)
+        if not sizes or not all(isinstance(n, Integral) for n in sizes):
+            raise ValueError(
+                f"n_components={n_components!r} must be a sequence of integers, such as [5, 10, 20]"
+            )
+        largest = clone(self).set_params(n_components=max(sizes))
+        _, found = largest._decompose(X, sample_weight)
+        models = [clone(self).set_params(n_components=int(n)) for n in sizes]
+        for model in models:
+            model._validate_params()
+            model.n_features_in_ = largest.n_features_in_
+            if hasattr(largest, "feature_names_in_"):
+                model.feature_names_in_ = largest.feature_names_in_
+            model._set(found)
+        return models
+
+    def _decompose(self, X: Any, sample_weight: Any) -> tuple[Any, Decomposition]:
         self._validate_params()
         check_number(self.n_components)
         X = validated(self, X, reset=True, rows=2)
         if self.solver == "lapack" and isinstance(X, np.memmap):
             X = np.asarray(X)  # a full SVD holds the data in memory in any case
         operator = as_operator(X)
-        s = self._to_compute(*operator.shape)
-        Xc = centered(operator) if self.center else operator
+        limit = self._to_compute(*operator.shape)
+        weights = checked_weights(sample_weight, operator)
+        Xc = centered(operator, weights) if self.center else operator
+        mean = Xc.center[:, 0] if self.center else None  # type: ignore[attr-defined]
+        if weights is not None:
+            Xc = Weighted(Xc, namespace(weights).sqrt(weights))
         energy = Xc.energy()
         if not math.isfinite(energy):
             raise ValueError(
                 f"X has entries so large that their squares overflow {Xc.dtype}; divide X by its "
                 "largest magnitude"
             )
-        found = leading_subspace(
-            Xc,
-            s,
-            dense=is_dense_in_memory(X),
-            energy=energy,
-            solver=self.solver,
-            formulation=self.formulation,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            seed=seed(self.random_state),
-        )
-        self._set_components(Xc, found.ritz, energy)
-        n = self.n_components_
-        self.residual_ = found.ritz.leading(n).residual
-        self.variance_shortfall_ = found.shortfall if n == s else shortfall_of(found.ritz, n)
-        self.solver_ = found.solver
-        self.n_iter_ = found.iterations
-        self.n_passes_ = operator.passes
-        return X
+        options = {
+            "dense": is_dense_in_memory(X),
+            "energy": energy,
+            "solver": self.solver,
+            "formulation": self.formulation,
+            "tol": self.tol,
+            "max_iter": self.max_iter,
+            "seed": seed(self.random_state),
+        }
+        if isinstance(self.n_components, float):
+            found = growing_subspace(Xc, self.n_components * energy, **options)
+        else:
+            found = leading_subspace(Xc, limit, **options)
+        mass = Xc.shape[0] if weights is None else float(namespace(weights).sum(weights))
+        return X, Decomposition(found, energy, mass, mean, Xc.shape, operator.passes)
 
     def _to_compute(self, N: int, d: int) -> int:
-        """How many components to compute: a fraction, "mle" and None need the whole spectrum."""
+        """How many components to compute: "mle" and None need the whole spectrum."""
         n, limit = self.n_components, min(N, d)
         if n == "mle" and d > N:
             raise ValueError(
@@ -214,16 +257,21 @@ class PCA(ProbabilisticMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             )
         return int(n)
 
-    def _set_components(self, Xc: Operator, ritz: Ritz, energy: float) -> None:
-        N, d = Xc.shape
+    def _set(self, found: Decomposition) -> None:
+        """The fitted attributes, for as many components as are asked for."""
+        self._state, self._mass, self._energy = found.state, found.mass, found.energy
+        ritz = found.subspace.ritz
+        N, d = found.shape
         xp = namespace(ritz.theta)
-        variance = ritz.theta / (N - 1)
-        total = energy / (N - 1)
+        variance = ritz.theta / (found.mass - 1)
+        total = found.energy / (found.mass - 1)
         ratio = variance / total if total > 0 else variance
         n = ritz.theta.shape[0]
         if self.n_components == "mle":
-            n = minka_dimension(np.array([float(v) for v in variance]), N)
-        elif self.n_components is not None and not isinstance(self.n_components, Integral):
+            n = minka_dimension(np.array([float(v) for v in variance]), round(found.mass))
+        elif isinstance(self.n_components, Integral):
+            n = int(self.n_components)
+        elif self.n_components is not None:
             reached = xp.cumulative_sum(ratio) <= self.n_components
             n = min(n, int(xp.sum(xp.astype(reached, xp.int64))) + 1)
         self.n_samples_, self.n_components_ = N, n
@@ -232,63 +280,16 @@ class PCA(ProbabilisticMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         self.explained_variance_ = variance[:n]
         self.explained_variance_ratio_ = ratio[:n]
         rest = max(total - float(xp.sum(self.explained_variance_)), 0.0)
-        self.noise_variance_ = rest / (min(N, d) - n) if n < min(N, d) else 0.0
-        centre = Xc.center if self.center else ritz.V * 0.0  # type: ignore[attr-defined]
-        self.mean_ = centre[:, 0]
-
-    def transform(self, X: Any) -> Array:
-        """The scores of new rows.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, data frame or memory map of shape (n_samples, n_features)
-
-        Returns
-        -------
-        scores : array of shape (n_samples, n_components)
-        """
-        check_is_fitted(self, "components_")
-        check_same_kind(X, self.components_, f"{type(self).__name__}.transform")
-        return self._scores(validated(self, X, reset=False))
-
-    def _scores(self, X: Any) -> Array:
-        operator = shifted(X, self.mean_) if self.center else as_operator(X)
-        return operator @ (self.components_ / self._scale()).T
-
-    def _scale(self) -> Array:
-        """What the axes are divided by: standard deviations where whitening, else 1."""
-        xp = namespace(self.explained_variance_)
-        one = xp.ones_like(self.explained_variance_)
-        if not self.whiten:
-            return one[:, None]
-        # A direction without variance has no scale but the largest: its scores stay 0, not 0/0.
-        deviation = xp.sqrt(self.explained_variance_)
-        top = float(deviation[0])
-        size = max(self.n_samples_, self.n_features_in_)
-        # Variances are eigenvalues of a float64 Gram matrix, rounded at eps of the largest.
-        rounding = math.sqrt(float(np.finfo(np.float64).eps) * size)
-        floor = max(float(xp.finfo(deviation.dtype).eps) * size, rounding) * top
-        return xp.where(deviation > floor, deviation, one * (top if top > 0 else 1.0))[:, None]
-
-    def inverse_transform(self, X: Any) -> Array:
-        """Rows from scores: the nearest points of the principal subspace, in the data's units.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_components)
-
-        Returns
-        -------
-        rows : array of shape (n_samples, n_features)
-        """
-        check_is_fitted(self, "components_")
-        check_same_kind(X, self.components_, f"{type(self).__name__}.inverse_transform")
-        scores = check_scores(X, self.n_components_)
-        return scores @ (self.components_ * self._scale()) + self.mean_
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.components_.shape[0]
+        rank = min(found.mass, d)
+        self.noise_variance_ = rest / (rank - n) if n < rank else 0.0
+        self.mean_ = ritz.V[:, 0] * 0.0 if found.mean is None else found.mean
+        self.residual_ = ritz.leading(n).residual
+        kept_all = n == ritz.theta.shape[0]
+        self.variance_shortfall_ = found.subspace.shortfall if kept_all else shortfall_of(ritz, n)
+        self.variance_shortfall_ += found.discarded / max(float(xp.sum(ritz.theta[:n])), TINY)
+        self.solver_ = found.subspace.solver
+        self.n_iter_ = found.subspace.iterations
+        self.n_passes_ = found.passes
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

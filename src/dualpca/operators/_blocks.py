@@ -148,7 +148,7 @@ def _merged(A: Array) -> list[Array]:
     """A with short rows joined to rows of about 4096 entries, and what is left over: views."""
     N, d = A.shape
     count = 4096 // d
-    if count < 2 or N < count or not (is_numpy_array(A) and A.flags.c_contiguous):
+    if count < 2 or count > N or not (is_numpy_array(A) and A.flags.c_contiguous):
         return [A]
     whole = N - N % count
     return [A[:whole].reshape(-1, count * d), A[whole:]]
@@ -170,6 +170,8 @@ def _sparse_moments(block: Any, weights: Array | None) -> tuple[Array, float]:
     if weights is None:
         return np.asarray(block.sum(axis=0, dtype=np.float64)).ravel(), float(data @ data)
     entry_weights = (
-        np.repeat(weights, np.diff(block.indptr)) if block.format == "csr" else weights[block.indices]
+        np.repeat(weights, np.diff(block.indptr))
+        if block.format == "csr"
+        else weights[block.indices]
     )
     return as_float64(block).T @ as_float64(weights), float((entry_weights * data) @ data)

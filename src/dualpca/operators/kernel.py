@@ -9,8 +9,8 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from ..linalg import Array
-from .base import Operator, RowMap, split
 from ._blocks import block_rows
+from .base import Operator, RowMap, split
 from .rows import Blocks, Matrix
 
 

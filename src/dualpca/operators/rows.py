@@ -33,6 +33,7 @@ from ._blocks import (
 )
 from .base import Operator, RowMap, Transposed, split
 
+
 class RowBlocked(Operator):
     """An operator that is read as row blocks, each once per pass."""
 

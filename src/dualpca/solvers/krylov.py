@@ -132,6 +132,12 @@ BLOCK, GPU_BLOCK = 16, 64
 INJECTED = 8
 
 
+def _spread(R: np.ndarray) -> float:
+    """The smallest over the largest entry of the diagonal."""
+    diagonal = np.abs(np.diagonal(R))
+    return float(diagonal.min() / diagonal.max())
+
+
 class _Run:
     """The relation ``C V = V T + Q B E^T`` (E: the last block of V) and what grows it."""
 
@@ -146,7 +152,7 @@ class _Run:
             start = A.asarray(self.rng.standard_normal((self.n, self.b)))
         self.xp = namespace(start)
         self.eps = float(self.xp.finfo(start.dtype).eps)
-        wanted = options.basis or max(2 * s, s + 28 * self.b)
+        wanted = options.basis or max(2 * s, s + 40 * self.b)
         self.limit = min(self.n, max(wanted, s + 4 * self.b))
         width = min(self.n, self.limit + max(2 * self.b, start.shape[1]))
         # Basis vectors lie one behind the other, so that any number of them is one matrix.
@@ -201,7 +207,7 @@ class _Run:
             except np.linalg.LinAlgError:
                 return None
             diagonal = np.diagonal(factor)
-            if not diagonal.min() > max(1e-2 * diagonal.max(), floor):
+            if not diagonal.min() > max(1e-4 * diagonal.max(), floor):
                 return None
             inverse = np.ascontiguousarray(np.linalg.inv(factor))
             Q = Q @ xp.asarray(inverse, dtype=Q.dtype, device=device(Q))
@@ -213,6 +219,10 @@ class _Run:
         room = self.n - self.m
         if room >= Z.shape[1]:
             quick = self._cholesky_qr(Z, scale)
+            if quick is not None and self.m and _spread(quick[1]) < 1e-2:
+                # R^{-1} magnified what rounding left of V in the block.
+                again = self._cholesky_qr(self._project(quick[0])[0], 1.0)
+                quick = None if again is None else (again[0], quick[1])
             if quick is not None:
                 return quick
         Q, R = self.xp.linalg.qr(Z, mode="reduced")
@@ -262,18 +272,18 @@ class _Run:
         self.next = self.xp.linalg.qr(both, mode="reduced")[0]
         self.recent = 0
 
-    def ritz(self, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The ``count`` largest Ritz values, their vectors in V, and the norms of the residuals."""
+    def ritz(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Ritz values (decreasing), their vectors in V, and the norms of the residuals."""
         theta, S = np.linalg.eigh(self.T[: self.m, : self.m])
-        theta, S = theta[::-1][:count].copy(), S[:, ::-1][:, :count]
+        theta, S = theta[::-1].copy(), S[:, ::-1]
         if self.m >= self.n:
-            return theta, S, np.zeros(len(theta))
+            return theta, S, np.zeros(self.m)
         return theta, S, column_norms(self.B @ S[self.m - self.B.shape[1] :])
 
-    def restart(self) -> None:
+    def restart(self, theta: np.ndarray, S: np.ndarray) -> None:
         """Keep the best Ritz vectors and the block that follows: the relation still holds."""
         keep = min(self.m, max(self.s + self.b, (self.s + self.limit) // 2))
-        theta, S, _ = self.ritz(keep)
+        theta, S = theta[:keep], S[:, :keep]
         self.V[:, :keep] = self.V[:, : self.m] @ self._array(S)
         self.T[:] = 0
         self.T[:keep, :keep] = np.diag(theta)
@@ -288,7 +298,7 @@ class _Run:
             crowded = self.m + self.next.shape[1] > self.limit
             if self.m < s or not (full or out or crowded or self.steps >= check):
                 continue
-            theta, S, r = self.ritz(s + 2 * self.b)
+            theta, S, r = self.ritz()
             captured = max(float(theta[:s].sum()), 0.0)
             residual = _relative(r[:s], theta[:s])
             bound = max(shortfall_bound(theta, r, s), 4 * self.eps * self.m * captured)
@@ -302,7 +312,7 @@ class _Run:
                 residuals = np.hypot(r, ROUNDING * self.eps * max(theta[0], 0.0))
                 return KrylovResult(V, theta, residuals, self.steps, residual <= self.tol)
             if crowded:
-                self.restart()
+                self.restart(theta, S)
             near = remaining == 0 or (remaining <= 4 and residual < 0.3)
             if self.options.verify and near and (watch is None or missed):
                 self.inject()

@@ -1,0 +1,81 @@
+"""Scores and rows: what a mean and principal axes do with new data."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from ..linalg import Array, namespace
+from ..operators import as_operator
+from ._data import check_same_kind, check_scores, shifted, validated
+
+
+class ScoresMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+    """transform and inverse_transform from ``components_``, ``mean_`` and ``explained_variance_``."""
+
+    center: bool
+    whiten: bool
+    components_: Array
+    explained_variance_: Array
+    mean_: Array
+    n_components_: int
+    n_features_in_: int
+    n_samples_: int
+
+    def transform(self, X: Any) -> Array:
+        """The scores of new rows.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame or memory map of shape (n_samples, n_features)
+
+        Returns
+        -------
+        scores : array of shape (n_samples, n_components)
+        """
+        check_is_fitted(self, "components_")
+        check_same_kind(X, self.components_, f"{type(self).__name__}.transform")
+        return self._scores(validated(self, X, reset=False))
+
+    def _scores(self, X: Any) -> Array:
+        operator = shifted(X, self.mean_) if self.center else as_operator(X)
+        return operator @ (self.components_ / self._scale()).T
+
+    def _scale(self) -> Array:
+        """What the axes are divided by: standard deviations where whitening, else 1."""
+        xp = namespace(self.explained_variance_)
+        one = xp.ones_like(self.explained_variance_)
+        if not self.whiten:
+            return one[:, None]
+        # A direction without variance has no scale but the largest: its scores stay 0, not 0/0.
+        deviation = xp.sqrt(self.explained_variance_)
+        top = float(deviation[0])
+        size = max(self.n_samples_, self.n_features_in_)
+        # Variances are eigenvalues of a float64 Gram matrix, rounded at eps of the largest.
+        rounding = math.sqrt(float(np.finfo(np.float64).eps) * size)
+        floor = max(float(xp.finfo(deviation.dtype).eps) * size, rounding) * top
+        return xp.where(deviation > floor, deviation, one * (top if top > 0 else 1.0))[:, None]
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Rows from scores: the nearest points of the principal subspace, in the data's units.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_components)
+
+        Returns
+        -------
+        rows : array of shape (n_samples, n_features)
+        """
+        check_is_fitted(self, "components_")
+        check_same_kind(X, self.components_, f"{type(self).__name__}.inverse_transform")
+        scores = check_scores(X, self.n_components_)
+        return scores @ (self.components_ * self._scale()) + self.mean_
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.components_.shape[0]
