@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 
 from ..operators import Operator
+from ..solvers.direct import SINGLE_TOL
 from ..solvers.krylov import BLOCK
 from ..solvers.truncated import mixed_scale
 
@@ -57,7 +58,8 @@ def costs(X: Operator, s: int, tol: float, energy: float) -> dict[str, float]:
     elif X.T.implicit:
         gram, sweep = 0.0, 2 * n * n * b / (THIN * half)
     else:
-        gram = 2 * N * d * n / (SQUARE * half)
+        single = tol >= SINGLE_TOL["float64" if half < 1 else "float32"]
+        gram = 2 * N * d * n / (SQUARE if single else SQUARE * 0.5)
         fast = mixed_scale(X, tol, energy) is not None
         sweep = 4 * N * d * b / (THIN * (1.0 if fast else half))
     return {"gram": gram + eigen, "krylov": steps * (sweep + step)}

@@ -274,13 +274,13 @@ class PCA(ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseEstimator):
         elif self.n_components is not None:
             reached = xp.cumulative_sum(ratio) <= self.n_components
             n = min(n, int(xp.sum(xp.astype(reached, xp.int64))) + 1)
-        self.n_samples_, self.n_components_ = N, n
+        self.n_samples_, self.n_components_ = int(N), n
         self.components_ = ritz.V[:, :n].T
         self.singular_values_ = xp.sqrt(ritz.theta[:n])
         self.explained_variance_ = variance[:n]
         self.explained_variance_ratio_ = ratio[:n]
         rest = max(total - float(xp.sum(self.explained_variance_)), 0.0)
-        rank = min(found.mass, d)
+        rank: float = min(found.mass, d)
         self.noise_variance_ = rest / (rank - n) if n < rank else 0.0
         self.mean_ = ritz.V[:, 0] * 0.0 if found.mean is None else found.mean
         self.residual_ = ritz.leading(n).residual

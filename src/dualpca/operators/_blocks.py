@@ -47,6 +47,14 @@ def compressed(data: Any) -> Any:
     return data.tocsr() if sp.issparse(data) and data.format not in ("csr", "csc") else data
 
 
+def as_float32(block: Any) -> Any:
+    """The block in float32."""
+    if sp.issparse(block):
+        return block.astype(np.float32, copy=False)
+    xp = array_namespace(block)
+    return xp.astype(block, xp.float32, copy=False)
+
+
 def as_float64(block: Any) -> Any:
     """The block in float64."""
     if sp.issparse(block):
@@ -71,9 +79,9 @@ def threads() -> int:
     return int(wish) if wish.isdigit() and int(wish) > 0 else joblib.cpu_count()
 
 
-#: Up to so many columns each thread sums a Gram matrix of its own rows. BLAS uses one thread there;
-#: with more columns its threads win, as those it left spinning would compete with ours.
-THREADED_COLUMNS = 128
+#: Up to so many columns, and from so many products on, each thread sums a Gram matrix of its own
+#: rows. BLAS uses one thread there; with more columns its own threads win.
+THREADED_COLUMNS, THREADED_PRODUCTS = 128, 10**9
 
 
 @cache

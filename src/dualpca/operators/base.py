@@ -70,14 +70,14 @@ class Operator(ABC):
         return float(xp.sum(xp.astype(norms, xp.float64, copy=False) ** 2))
 
     @abstractmethod
-    def gram(self, weights: Array | None = None, *, exact: bool = True) -> Array:
+    def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
         """``X^T X``, or ``X^T Diag(weights) X``, a dense matrix: for few columns.
 
-        ``exact`` takes the products in float64 also where the data is float32.
+        The products are in float64 also where the data is float32; in float32 where ``single``.
         """
 
     @abstractmethod
-    def kernel(self, *, exact: bool = True) -> Array:
+    def kernel(self, *, single: bool = False) -> Array:
         """``K = X X^T``, a dense matrix: for few rows."""
 
     def alone(self) -> AbstractContextManager[Any]:
@@ -152,13 +152,13 @@ class Transposed(Operator):
     def energy(self) -> float:
         return self.X.energy()
 
-    def gram(self, weights: Array | None = None, *, exact: bool = True) -> Array:
+    def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
         if weights is not None:
             raise TypeError("weights of the columns of X; pass the transposed data itself")
-        return self.X.kernel(exact=exact)
+        return self.X.kernel(single=single)
 
-    def kernel(self, *, exact: bool = True) -> Array:
-        return self.X.gram(exact=exact)
+    def kernel(self, *, single: bool = False) -> Array:
+        return self.X.gram(single=single)
 
     def asarray(self, values: Any) -> Array:
         return self.X.asarray(values)

@@ -163,10 +163,10 @@ class Kernel(Operator):
         xp = array_namespace(diagonal)
         return xp.sqrt(xp.clip(diagonal, 0.0, None))
 
-    def gram(self, weights: Array | None = None, *, exact: bool = True) -> Array:
+    def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
         raise TypeError("X^T X of a kernel lives in feature space; use kernel(), which is K")
 
-    def kernel(self, *, exact: bool = True) -> Array:
+    def kernel(self, *, single: bool = False) -> Array:
         return self.K.todense()
 
     def asarray(self, values: Any) -> Array:

@@ -17,7 +17,9 @@ from ._blocks import (
     GRAM_FACTOR,
     THREADED,
     THREADED_COLUMNS,
+    THREADED_PRODUCTS,
     as_float,
+    as_float32,
     as_float64,
     block_rows,
     compressed,
@@ -103,17 +105,18 @@ class RowBlocked(Operator):
     def energy(self) -> float:
         return self.column_sums()[1]
 
-    def gram(self, weights: Array | None = None, *, exact: bool = True) -> Array:
+    def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
         """``X^T X`` or ``X^T Diag(weights) X``, summed over the blocks in float64.
 
-        Squaring costs half the digits, so ``exact`` takes the products in float64 as well; else they
-        are in the data's precision, twice as fast for float32 and off by eps of the trace.
+        Squaring costs half the digits, so that the products are in float64 as well; ``single`` has
+        them in float32, twice as fast and off by about eps of the trace.
         """
+        cast = as_float32 if single else as_float64
 
         def part(rows: slice, block: Any) -> Array:
-            wide = as_float64(block) if exact else block
-            other = wide if weights is None else scale_rows(wide, weights[rows])
-            return as_float64(dense(wide.T @ other))
+            block = cast(block)
+            other = block if weights is None else scale_rows(block, weights[rows])
+            return as_float64(dense(block.T @ other))
 
         return self._sum(part, GRAM_FACTOR)
 
@@ -121,14 +124,14 @@ class RowBlocked(Operator):
         """The sum of ``f(rows, block)`` over the blocks."""
         return sum_up(self._each(f, factor))
 
-    def kernel(self, *, exact: bool = True) -> Array:
-        def strip(rows: slice, block: Any) -> Array:
-            wide = as_float64(block) if exact else block
-            others = (other for _, other in self._read(GRAM_FACTOR))
-            products = (wide @ (as_float64(other) if exact else other).T for other in others)
+    def kernel(self, *, single: bool = False) -> Array:
+        cast = as_float32 if single else as_float64
+
+        def strip(block: Any) -> Array:
+            products = (cast(block) @ cast(other).T for _, other in self._read(GRAM_FACTOR))
             return stack([as_float64(dense(product)) for product in products], axis=1)
 
-        return stack([strip(rows, block) for rows, block in self._read(GRAM_FACTOR)])
+        return stack([strip(block) for _, block in self._read(GRAM_FACTOR)])
 
     def todense(self) -> Array:
         """X as one dense array."""
@@ -200,8 +203,9 @@ class Matrix(RowBlocked):
 
     def _sum(self, f: Callable[[slice, Any], Any], factor: int) -> Any:
         count = min(threads(), self.shape[0])
-        plain = self.sparse or not is_numpy_array(self.data) or self.shape[1] > THREADED_COLUMNS
-        if plain or count == 1:
+        N, d = self.shape
+        few = d <= THREADED_COLUMNS and N * d * d >= THREADED_PRODUCTS
+        if self.sparse or not is_numpy_array(self.data) or not few or count == 1:
             return super()._sum(f, factor)
         self._counter[0] += 1
         step = block_rows(self.shape[1], self.data.itemsize, factor)
@@ -238,8 +242,8 @@ class Matrix(RowBlocked):
         self._counter[0] -= 1  # the two products are one sweep
         return total
 
-    def kernel(self, *, exact: bool = True) -> Array:
-        return self.T.gram(exact=exact)
+    def kernel(self, *, single: bool = False) -> Array:
+        return self.T.gram(single=single)
 
     def single(self, scale: float, center: Array | None = None) -> Operator | None:
         if self.sparse:  # its products are bound by the indices, not by the numbers

@@ -97,17 +97,17 @@ class Centered(_View):
         square = norms**2 - 2 * projection + gram(self.center)[0, 0]
         return xp.sqrt(xp.clip(square, 0.0, None))
 
-    def gram(self, weights: Array | None = None, *, exact: bool = True) -> Array:
+    def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
         c, s = self.center, self._total
         w = self.asarray(np.ones(self.shape[0])) if weights is None else weights
         if s is None or weights is not None:
             s = self.X.rmatmul(w[:, None])
         mass = float(namespace(w).sum(w))
-        return self.X.gram(weights, exact=exact) - c @ s.T - s @ c.T + mass * (c @ c.T)
+        return self.X.gram(weights, single=single) - c @ s.T - s @ c.T + mass * (c @ c.T)
 
-    def kernel(self, *, exact: bool = True) -> Array:
+    def kernel(self, *, single: bool = False) -> Array:
         projection = self.X.matmul(self.center)
-        return self.X.kernel(exact=exact) - projection - projection.T + gram(self.center)
+        return self.X.kernel(single=single) - projection - projection.T + gram(self.center)
 
 
 class Weighted(_View):
@@ -138,12 +138,12 @@ class Weighted(_View):
     def row_norms(self) -> Array:
         return namespace(self.b).abs(self.b) * self.X.row_norms()
 
-    def gram(self, weights: Array | None = None, *, exact: bool = True) -> Array:
+    def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
         b2 = self.b**2
-        return self.X.gram(b2 if weights is None else b2 * weights, exact=exact)
+        return self.X.gram(b2 if weights is None else b2 * weights, single=single)
 
-    def kernel(self, *, exact: bool = True) -> Array:
-        return self._scale(self._scale(self.X.kernel(exact=exact)).T)
+    def kernel(self, *, single: bool = False) -> Array:
+        return self._scale(self._scale(self.X.kernel(single=single)).T)
 
     def todense(self) -> Array:
         return self._scale(self.X.todense())

@@ -7,7 +7,7 @@ import scipy.linalg
 from array_api_compat import is_numpy_array
 
 from ..linalg import Array, column_norms, eigh, namespace, to_numpy
-from ..operators import Kernel, Operator
+from ..operators import Centered, Kernel, Operator, Weighted
 from .krylov import Krylov, relative_shortfall
 from .ritz import Found, Ritz, rayleigh_ritz
 
@@ -15,6 +15,10 @@ __all__ = ["by_gram", "by_lapack", "right_from_left"]
 
 #: A Gram matrix is off by no more than this many eps of its trace (measured: 0.02 to 0.5).
 GRAM_ROUNDING = 1.0
+
+#: From this ``tol`` on the products are in float32. Those of float64 data could be from 1e-5 on, but
+#: the variances would then have seven digits, which only a loose ``tol`` says are enough.
+SINGLE_TOL = {"float32": 1e-6, "float64": 1e-3}
 
 #: Krylov on the Gram matrix itself finds up to this share of its eigenvectors sooner than LAPACK
 #: (784 columns: 14 ms for 50 of them, 28 for 100, against 45 for all by LAPACK).
@@ -33,27 +37,41 @@ def by_lapack(X: Operator, s: int) -> Found:
 def by_gram(X: Operator, s: int, *, tol: float = 0.0, seed: int = 0) -> Found:
     """The s leading right singular vectors from ``X^T X`` or ``X X^T``, whichever is smaller.
 
-    The products are in the data's precision where rounding, ``eps`` of the trace, then stays below
-    ``tol``, else in float64. Where that is not enough, or squaring has lost the digits of the
-    smallest singular values wanted, a Rayleigh-Ritz pass over the data measures what was reached.
+    The products are in float32 where rounding, ``eps`` of the trace, then stays well below ``tol``,
+    else in float64. Where that is not enough, or squaring has lost the digits of the smallest
+    singular values wanted, a Rayleigh-Ritz pass over the data measures what was reached.
     """
     wide = X.shape[1] > X.shape[0]
-    narrow = "float32" in str(X.dtype)
-    for exact in (False, True) if narrow and tol > 1e-6 else (True,):
-        C = X.kernel(exact=exact) if wide else X.gram(exact=exact)
+    for single in (True, False) if tol >= SINGLE_TOL[_digits(X)] else (False,):
+        C = X.kernel(single=single) if wide else X.gram(single=single)
         xp = namespace(C)
-        eps = float(xp.finfo(C.dtype if exact else X.dtype).eps)
-        rounding = GRAM_ROUNDING * eps * float(xp.sum(xp.linalg.diagonal(C)))
-        V, theta, residuals = _eigenpairs(C, C if exact else xp.astype(C, X.dtype), s, tol, seed)
+        kind = xp.float32 if single else xp.float64
+        rounding = GRAM_ROUNDING * float(xp.finfo(kind).eps) * _trace(X, C)
+        V, theta, residuals = _eigenpairs(C, xp.astype(C, kind, copy=False), s, tol, seed)
         residuals = np.hypot(residuals, rounding)
         ritz = Ritz(X.asarray(V[:, :s]), X.asarray(theta[:s]), X.asarray(residuals[:s]))
         kept = theta[min(s, len(theta)) - 1] > 1e3 * rounding and not X.T.implicit
         if kept and ritz.residual <= tol:
             ritz = right_from_left(X, ritz) if wide else ritz.signed()
             if ritz.residual <= tol:
-                return Found(ritz, relative_shortfall(theta, residuals, s))
+                note = "float32" if single else "float64"
+                return Found(ritz, relative_shortfall(theta, residuals, s), note=note)
     V = X.asarray(V[:, : min(s + 1, V.shape[1])])
     return _with_gap(rayleigh_ritz(X, X.rmatmul(V) if wide else V), s)
+
+
+def _trace(X: Operator, C: Array) -> float:
+    """The trace of C, before the mean was taken out of it where that is done afterwards."""
+    xp = namespace(C)
+    trace = float(xp.sum(xp.linalg.diagonal(C)))
+    base = X.X if isinstance(X, Weighted) else X
+    if isinstance(base, Centered) and not X.T.implicit:
+        trace += X.shape[0] * float(xp.sum(base.center**2))
+    return trace
+
+
+def _digits(X: Operator) -> str:
+    return "float32" if "float32" in str(X.dtype) else "float64"
 
 
 def _eigenpairs(
@@ -65,7 +83,8 @@ def _eigenpairs(
     """
     xp, n = namespace(C), C.shape[0]
     if tol > 0 and n > 200 and s <= KRYLOV_SHARE * n:
-        found = Krylov()(Kernel.from_matrix(work).T, s, tol=tol / 2, seed=seed)
+        # Steps cost next to nothing beside C: go on to what tol leaves of the variance, tol^2.
+        found = Krylov()(Kernel.from_matrix(work).T, s, tol=min(tol / 2, 2e-5), seed=seed)
         if found.converged:
             return found.V, found.all_theta, found.all_residuals
     more = min(s + 1, n)
