@@ -13,9 +13,14 @@ from .methods import Method, quietly
 
 _PROC = Path("/proc/self")
 
+#: Seconds before each timed run. NumPy and SciPy each bring an OpenBLAS, whose threads spin for a tenth
+#: of a second after a product; a method would pay for those that another one left behind.
+PAUSE = 0.12
+
 
 def seconds_of(method: Method, A: Any, s: int, knob: Any) -> tuple[float, Any]:
     """Seconds of one run, and what it returned."""
+    time.sleep(PAUSE)
     begun = time.perf_counter()
     found = quietly(method, A, s, knob)
     return time.perf_counter() - begun, found

@@ -18,6 +18,12 @@ from sklearn.utils.extmath import randomized_svd
 SIGMA = np.array([8.0, 5.0, 4.0, 2.0, 1.0, 0.5])
 
 
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch):
+    """Timings mean nothing here."""
+    monkeypatch.setattr("benchmarks.measure.PAUSE", 0.0)
+
+
 def diagonal(N, d):
     """A matrix with the singular values SIGMA on the first coordinate axes."""
     A = np.zeros((N, d))
