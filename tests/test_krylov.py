@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from dualpca import Blocks, Kernel, as_operator
-from dualpca.solvers.krylov import Krylov, shortfall_bound
+from dualpca.solvers.certificate import shortfall_bound
+from dualpca.solvers.krylov import Krylov
 
 N, D = 140, 90
 

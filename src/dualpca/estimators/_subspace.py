@@ -14,8 +14,9 @@ from ..linalg import Array, namespace, to_numpy
 from ..operators import Operator
 from ..problem import DCProblem
 from ..solvers import SOLVERS, Ritz, rayleigh_ritz, solve
+from ..solvers.certificate import relative_shortfall
 from ..solvers.direct import by_gram, by_lapack
-from ..solvers.krylov import Krylov, relative_shortfall
+from ..solvers.krylov import Krylov
 from ..solvers.solve import as_solver, outside
 from ..solvers.truncated import by_krylov, mixed_scale
 from ._plan import plan

@@ -76,7 +76,7 @@ class PCA(ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseEstimator):
     variance_shortfall_ : float
         An upper bound on the relative shortfall in captured variance, ``1 - captured/optimum``, from
         the residuals and the Ritz values beyond ``n_components`` (see
-        :func:`dualpca.solvers.krylov.shortfall_bound` for the theorem and what it assumes).
+        :func:`dualpca.solvers.certificate.shortfall_bound` for the theorem and what it assumes).
     n_iter_, n_passes_ : int
         Iterations, and readings of the data after validation.
     solver_ : str

@@ -8,7 +8,8 @@ from array_api_compat import is_numpy_array
 
 from ..linalg import Array, column_norms, eigh, namespace, to_numpy
 from ..operators import Centered, Kernel, Operator, Weighted
-from .krylov import Krylov, relative_shortfall
+from .certificate import relative_shortfall
+from .krylov import ROUNDING, Krylov
 from .ritz import Found, Ritz, rayleigh_ritz
 
 __all__ = ["by_gram", "by_lapack", "right_from_left"]
@@ -105,11 +106,20 @@ def _with_gap(more: Ritz, s: int) -> Found:
     return Found(more.leading(s), relative_shortfall(theta, residuals, s))
 
 
-def right_from_left(X: Operator, ritz: Ritz) -> Ritz:
+def right_from_left(X: Operator, ritz: Ritz, rest: tuple[Array, Array] | None = None) -> Ritz:
     """From Ritz pairs of ``X X^T`` to those of ``X^T X``: ``V = X^T U Theta^{-1/2}``, one pass.
 
-    The residual of a pair becomes ``X^T r / sigma``, at most ``sigma_1 / sigma`` times larger.
+    The residual r of a pair becomes ``X^T r / sigma``, at most ``sigma_1 / sigma`` times larger; or
+    just that, where they are known as the columns of ``Q R = rest``.
     """
-    sigma = namespace(ritz.theta).sqrt(ritz.theta)
-    V = X.rmatmul(ritz.V) / sigma[None, :]
-    return Ritz(V, ritz.theta, ritz.residuals * (sigma[0] / sigma)).signed()
+    xp = namespace(ritz.theta)
+    sigma = xp.sqrt(ritz.theta)
+    residuals = ritz.residuals * (sigma[0] / sigma)
+    if rest is None:
+        return Ritz(X.rmatmul(ritz.V) / sigma[None, :], ritz.theta, residuals).signed()
+    s, (Q, R) = ritz.V.shape[1], rest
+    both = X.rmatmul(xp.concat([ritz.V, Q], axis=1))
+    rounded = float(xp.finfo(sigma.dtype).eps) * ritz.theta[0]
+    exact = column_norms((both[:, s:] @ R) / sigma[None, :])
+    exact = xp.sqrt(exact**2 + (ROUNDING * rounded * (sigma[0] / sigma)) ** 2)
+    return Ritz(both[:, :s] / sigma[None, :], ritz.theta, exact).signed()

@@ -7,7 +7,7 @@ import math
 from ..linalg import Array, namespace
 from ..operators import Operator
 from .direct import right_from_left
-from .krylov import Krylov, KrylovResult
+from .krylov import ROUNDING, Krylov, KrylovResult
 from .ritz import Found, Ritz, rayleigh_ritz
 
 __all__ = ["by_krylov", "mixed_scale"]
@@ -64,10 +64,11 @@ def _ritz(X: Operator, found: KrylovResult, tol: float) -> Ritz:
     """The Ritz pairs of the recurrence, or measured in one more pass where rounding might show."""
     wide = X.shape[1] > X.shape[0]
     eps = float(namespace(found.V).finfo(found.V.dtype).eps)
-    lost = not found.theta[-1] > 1e4 * eps * found.theta[0]
+    lost = not found.theta[-1] * max(tol, eps) > ROUNDING * eps * found.theta[0]
     if not lost and not X.T.implicit:
         ritz = Ritz(found.V, X.asarray(found.theta), X.asarray(found.residuals))
-        ritz = right_from_left(X, ritz) if wide else ritz.signed()
+        Q, R = found.rest
+        ritz = right_from_left(X, ritz, (Q, X.asarray(R))) if wide else ritz.signed()
         if ritz.residual <= tol:
             return ritz
     return _measured(X, found.V)
