@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 from ..operators import Operator
-from ..solvers.direct import SINGLE_TOL
+from ..solvers.direct import KRYLOV_SHARE, KRYLOV_SIDE, SINGLE_TOL, krylov_aim
 from ..solvers.krylov import BLOCK
 from ..solvers.truncated import mixed_scale
 
@@ -24,7 +24,7 @@ SPARSE = 0.45e-9
 SPARSE_SQUARE = 4e-9
 #: Seconds for each n^3: LAPACK's symmetric eigenvectors, all or few of them, and its SVD (N d^2).
 EIGH, EIGH_FEW, SVD = 1.0e-10, 0.4e-10, 4e-10
-#: Seconds a Krylov step costs besides the pass: orthogonalisation, QR and tests of convergence.
+#: Seconds a Krylov step costs besides the pass and the projected eigenproblems.
 STEP = 1.5e-3
 #: Up to so many columns or rows a full SVD takes no time worth saving.
 SMALL = 200
@@ -40,7 +40,14 @@ class Plan:
 
 def expected_steps(n: int, s: int, tol: float) -> float:
     """Krylov steps to a residual of ``tol`` on a spectrum without a gap, as of a Gaussian matrix."""
-    return min(n / BLOCK, 4 + 1.5 * s / BLOCK + 4 * math.log10(1 / min(max(tol, 1e-16), 0.1)))
+    digits = math.log10(1 / min(max(tol, 1e-16), 0.1))
+    return min(n / BLOCK, 5 + 1.5 * s / BLOCK + 7 * digits)
+
+
+def _besides(steps: float, n: int) -> float:
+    """What Krylov does besides the passes: orthogonalisation, and two or three eigenproblems."""
+    basis = steps * BLOCK
+    return steps * STEP + 3e-12 * n * basis**2 + 2.5 * EIGH * basis**3
 
 
 def costs(X: Operator, s: int, tol: float, energy: float) -> dict[str, float]:
@@ -49,9 +56,10 @@ def costs(X: Operator, s: int, tol: float, energy: float) -> dict[str, float]:
     n, large = min(N, d), max(N, d)
     steps, b = expected_steps(n, s, tol), BLOCK
     half = 1.0 if "float32" in str(X.dtype) else 0.5
-    few = EIGH_FEW if n > 1000 and s < n else EIGH
-    step = STEP + 3e-12 * n * steps * b * b
-    eigen = min(few * n**3, steps * (step + 2 * n * n * b / (THIN * half)))
+    eigen = (EIGH_FEW if n > 1000 and s < n else EIGH) * n**3
+    if n >= KRYLOV_SIDE and s <= KRYLOV_SHARE * n:
+        more = expected_steps(n, s, krylov_aim(tol))
+        eigen = _besides(more, n) + more * 2 * n * n * b / (2 * THIN * half)
     if X.entries < N * d:
         gram = SPARSE_SQUARE * X.entries**2 / large
         sweep = SPARSE * X.entries * b
@@ -62,7 +70,7 @@ def costs(X: Operator, s: int, tol: float, energy: float) -> dict[str, float]:
         gram = 2 * N * d * n / (SQUARE if single else SQUARE * 0.5)
         fast = mixed_scale(X, tol, energy) is not None
         sweep = 4 * N * d * b / (THIN * (1.0 if fast else half))
-    return {"gram": gram + eigen, "krylov": steps * (sweep + step)}
+    return {"gram": gram + eigen, "krylov": steps * sweep + _besides(steps, n)}
 
 
 def plan(X: Operator, s: int, *, dense: bool, tol: float, energy: float) -> Plan:

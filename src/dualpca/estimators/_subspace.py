@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from ..solvers.direct import by_gram, by_lapack
 from ..solvers.krylov import Krylov
 from ..solvers.solve import as_solver, outside
 from ..solvers.truncated import by_krylov, mixed_scale
-from ._plan import plan
+from ._plan import costs, plan
 
 #: The solvers of PCA's DC problems; IRLS is for the robust ones.
 ITERATIVE = tuple(name for name in SOLVERS if name != "irls")
@@ -121,20 +121,29 @@ FIRST = 16
 def growing_subspace(X: Operator, wanted: float, **options: Any) -> Subspace:
     """Leading right singular vectors of X whose Ritz values sum to more than ``wanted``.
 
-    Krylov looks for twice as many until they do; where they are more than an eighth of all, or the
-    solver is another one, all are computed.
+    Krylov looks for twice as many until they do. All are computed where that is quicker, where they
+    are more than an eighth of all, and by other solvers.
     """
-    limit = min(X.shape)
-    solver, s = options["solver"], FIRST
-    choices = {key: options[key] for key in ("dense", "tol", "energy")}
-    while s <= limit / 8 and options["formulation"] is None:
-        if solver != "krylov" and (solver != "auto" or plan(X, s, **choices).solver != "krylov"):
-            break
+    limit, s = min(X.shape), FIRST
+    tol, energy = options["tol"], options["energy"]
+    if options["solver"] == "auto" and options["formulation"] is None:
+        everything = costs(X, limit, tol, energy)["gram"]
+        while s <= limit / 8 and costs(X, s, tol, energy)["krylov"] < everything:
+            found = leading_subspace(X, s, **{**options, "solver": "krylov"})
+            if _captured(found) > wanted:
+                why = f"{s} components hold the fraction, all would take {everything:.2g} s"
+                return replace(found, solver=found.solver.replace("as asked", why))
+            s *= 2
+    while s <= limit / 8 and options["solver"] == "krylov":
         found = leading_subspace(X, s, **options)
-        if float(to_numpy(found.ritz.theta).sum(dtype=float)) > wanted:
+        if _captured(found) > wanted:
             return found
         s *= 2
     return leading_subspace(X, limit, **options)
+
+
+def _captured(found: Subspace) -> float:
+    return float(to_numpy(found.ritz.theta).sum(dtype=float))
 
 
 def shortfall_of(ritz: Ritz, s: int) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import scipy.linalg
 from array_api_compat import is_numpy_array
@@ -14,16 +16,17 @@ from .ritz import Found, Ritz, rayleigh_ritz
 
 __all__ = ["by_gram", "by_lapack", "right_from_left"]
 
-#: A Gram matrix is off by no more than this many eps of its trace (measured: 0.02 to 0.5).
+#: Rounding leaves ``||E||_2`` of a Gram matrix below ``eps sqrt(lambda_1 trace)`` times this: 0.84 was
+#: the largest of nineteen matrices (docs/performance.md).
 GRAM_ROUNDING = 1.0
 
 #: From this ``tol`` on the products are in float32. Those of float64 data could be from 1e-5 on, but
 #: the variances would then have seven digits, which only a loose ``tol`` says are enough.
 SINGLE_TOL = {"float32": 1e-6, "float64": 1e-3}
 
-#: Krylov on the Gram matrix itself finds up to this share of its eigenvectors sooner than LAPACK
-#: (784 columns: 14 ms for 50 of them, 28 for 100, against 45 for all by LAPACK).
-KRYLOV_SHARE = 0.1
+#: Krylov on the Gram matrix itself finds up to this share of its eigenvectors sooner than LAPACK, from
+#: this side on (784 columns: 14 ms for 50 of them, 28 for 100, against 45 for all by LAPACK).
+KRYLOV_SHARE, KRYLOV_SIDE = 0.1, 700
 
 
 def by_lapack(X: Operator, s: int) -> Found:
@@ -38,17 +41,17 @@ def by_lapack(X: Operator, s: int) -> Found:
 def by_gram(X: Operator, s: int, *, tol: float = 0.0, seed: int = 0) -> Found:
     """The s leading right singular vectors from ``X^T X`` or ``X X^T``, whichever is smaller.
 
-    The products are in float32 where rounding, ``eps`` of the trace, then stays well below ``tol``,
-    else in float64. Where that is not enough, or squaring has lost the digits of the smallest
-    singular values wanted, a Rayleigh-Ritz pass over the data measures what was reached.
+    The products are in float32 where rounding then stays well below ``tol``, else in float64. Where
+    that is not enough, or squaring has lost the digits of the smallest singular values wanted, a
+    Rayleigh-Ritz pass over the data measures what was reached.
     """
     wide = X.shape[1] > X.shape[0]
     for single in (True, False) if tol >= SINGLE_TOL[_digits(X)] else (False,):
         C = X.kernel(single=single) if wide else X.gram(single=single)
         xp = namespace(C)
         kind = xp.float32 if single else xp.float64
-        rounding = GRAM_ROUNDING * float(xp.finfo(kind).eps) * _trace(X, C)
         V, theta, residuals = _eigenpairs(C, xp.astype(C, kind, copy=False), s, tol, seed)
+        rounding = GRAM_ROUNDING * float(xp.finfo(kind).eps) * _magnitude(X, C, theta[0])
         residuals = np.hypot(residuals, rounding)
         ritz = Ritz(X.asarray(V[:, :s]), X.asarray(theta[:s]), X.asarray(residuals[:s]))
         kept = theta[min(s, len(theta)) - 1] > 1e3 * rounding and not X.T.implicit
@@ -61,14 +64,19 @@ def by_gram(X: Operator, s: int, *, tol: float = 0.0, seed: int = 0) -> Found:
     return _with_gap(rayleigh_ritz(X, X.rmatmul(V) if wide else V), s)
 
 
-def _trace(X: Operator, C: Array) -> float:
-    """The trace of C, before the mean was taken out of it where that is done afterwards."""
+def krylov_aim(tol: float) -> float:
+    """What Krylov on C goes for: steps cost little there, and digits are for the taking."""
+    return max(tol / 50, min(tol / 2, 2e-5))
+
+
+def _magnitude(X: Operator, C: Array, largest: float) -> float:
+    """``sqrt(lambda_1 trace)``, before the mean was taken out of C where that is done afterwards."""
     xp = namespace(C)
-    trace = float(xp.sum(xp.linalg.diagonal(C)))
+    trace, offset = float(xp.sum(xp.linalg.diagonal(C))), 0.0
     base = X.X if isinstance(X, Weighted) else X
     if isinstance(base, Centered) and not X.T.implicit:
-        trace += X.shape[0] * float(xp.sum(base.center**2))
-    return trace
+        offset = X.shape[0] * float(xp.sum(base.center**2))
+    return math.sqrt(max(largest, offset, 0.0) * max(trace + offset, 0.0))
 
 
 def _digits(X: Operator) -> str:
@@ -83,9 +91,8 @@ def _eigenpairs(
     Few of many by Krylov on ``work``, which is C or its rounding; else by LAPACK.
     """
     xp, n = namespace(C), C.shape[0]
-    if tol > 0 and n > 200 and s <= KRYLOV_SHARE * n:
-        # Steps cost next to nothing beside C: go on to what tol leaves of the variance, tol^2.
-        found = Krylov()(Kernel.from_matrix(work).T, s, tol=min(tol / 2, 2e-5), seed=seed)
+    if tol > 0 and n >= KRYLOV_SIDE and s <= KRYLOV_SHARE * n:
+        found = Krylov()(Kernel.from_matrix(work).T, s, tol=krylov_aim(tol), seed=seed)
         if found.converged:
             return found.V, found.all_theta, found.all_residuals
     more = min(s + 1, n)
