@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 from ..operators import Operator
-from ..solvers.direct import KRYLOV_SHARE, KRYLOV_SIDE, SINGLE_TOL, krylov_aim
+from ..solvers.direct import KRYLOV_SHARE, KRYLOV_SIDE, krylov_aim, takes_single
 from ..solvers.krylov import BLOCK
 from ..solvers.truncated import mixed_scale
 
@@ -66,8 +66,7 @@ def costs(X: Operator, s: int, tol: float, energy: float) -> dict[str, float]:
     elif X.T.implicit:
         gram, sweep = 0.0, 2 * n * n * b / (THIN * half)
     else:
-        single = tol >= SINGLE_TOL["float64" if half < 1 else "float32"]
-        gram = 2 * N * d * n / (SQUARE if single else SQUARE * 0.5)
+        gram = 2 * N * d * n / (SQUARE if takes_single(X, tol) else SQUARE * 0.5)
         fast = mixed_scale(X, tol, energy) is not None
         sweep = 4 * N * d * b / (THIN * (1.0 if fast else half))
     return {"gram": gram + eigen, "krylov": steps * sweep + _besides(steps, n)}

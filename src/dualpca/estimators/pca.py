@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 
 from ..linalg import Array, namespace
-from ..operators import Weighted, as_operator, centered
+from ..operators import Operator, Weighted, as_operator, centered
 from ._data import check_number, checked_weights, is_dense_in_memory, seed, validated
 from ._incremental import PartialFitMixin
 from ._likelihood import ProbabilisticMixin
@@ -212,6 +212,10 @@ class PCA(ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseEstimator):
         if self.solver == "lapack" and isinstance(X, np.memmap):
             X = np.asarray(X)  # a full SVD holds the data in memory in any case
         operator = as_operator(X)
+        with operator.alone():
+            return X, self._found(operator, sample_weight, dense=is_dense_in_memory(X))
+
+    def _found(self, operator: Operator, sample_weight: Any, *, dense: bool) -> Decomposition:
         limit = self._to_compute(*operator.shape)
         weights = checked_weights(sample_weight, operator)
         Xc = centered(operator, weights) if self.center else operator
@@ -225,7 +229,7 @@ class PCA(ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseEstimator):
                 "largest magnitude"
             )
         options = {
-            "dense": is_dense_in_memory(X),
+            "dense": dense,
             "energy": energy,
             "solver": self.solver,
             "formulation": self.formulation,
@@ -238,7 +242,7 @@ class PCA(ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseEstimator):
         else:
             found = leading_subspace(Xc, limit, **options)
         mass = Xc.shape[0] if weights is None else float(namespace(weights).sum(weights))
-        return X, Decomposition(found, energy, mass, mean, Xc.shape, operator.passes)
+        return Decomposition(found, energy, mass, mean, Xc.shape, operator.passes)
 
     def _to_compute(self, N: int, d: int) -> int:
         """How many components to compute: "mle" and None need the whole spectrum."""

@@ -81,7 +81,7 @@ def threads() -> int:
 
 #: Up to so many columns, and from so many products on, each thread sums a Gram matrix of its own
 #: rows. BLAS uses one thread there; with more columns its own threads win.
-THREADED_COLUMNS, THREADED_PRODUCTS = 128, 10**9
+THREADED_COLUMNS, THREADED_PRODUCTS = 128, 10**8
 
 
 @cache

@@ -199,13 +199,18 @@ class Matrix(RowBlocked):
             return list(pool.map(lambda part: f(*part), parts))
 
     def alone(self) -> AbstractContextManager[Any]:
-        return one_blas_thread() if self.sparse and self.data.nnz >= THREADED else nullcontext()
+        threaded = self.data.nnz >= THREADED if self.sparse else self._few_columns
+        return one_blas_thread() if threaded else nullcontext()
+
+    @property
+    def _few_columns(self) -> bool:
+        N, d = self.shape
+        few = d <= THREADED_COLUMNS and N * d * d >= THREADED_PRODUCTS
+        return few and not self.sparse and is_numpy_array(self.data)
 
     def _sum(self, f: Callable[[slice, Any], Any], factor: int) -> Any:
         count = min(threads(), self.shape[0])
-        N, d = self.shape
-        few = d <= THREADED_COLUMNS and N * d * d >= THREADED_PRODUCTS
-        if self.sparse or not is_numpy_array(self.data) or not few or count == 1:
+        if count == 1 or not self._few_columns:
             return super()._sum(f, factor)
         self._counter[0] += 1
         step = block_rows(self.shape[1], self.data.itemsize, factor)

@@ -46,7 +46,7 @@ def by_gram(X: Operator, s: int, *, tol: float = 0.0, seed: int = 0) -> Found:
     Rayleigh-Ritz pass over the data measures what was reached.
     """
     wide = X.shape[1] > X.shape[0]
-    for single in (True, False) if tol >= SINGLE_TOL[_digits(X)] else (False,):
+    for single in (True, False) if takes_single(X, tol) else (False,):
         C = X.kernel(single=single) if wide else X.gram(single=single)
         xp = namespace(C)
         kind = xp.float32 if single else xp.float64
@@ -79,8 +79,12 @@ def _magnitude(X: Operator, C: Array, largest: float) -> float:
     return math.sqrt(max(largest, offset, 0.0) * max(trace + offset, 0.0))
 
 
-def _digits(X: Operator) -> str:
-    return "float32" if "float32" in str(X.dtype) else "float64"
+def takes_single(X: Operator, tol: float) -> bool:
+    """Whether the products of a Gram matrix are first taken in float32."""
+    if "float32" in str(X.dtype):
+        return tol >= SINGLE_TOL["float32"]
+    # With few columns the conversion costs more than it saves.
+    return tol >= SINGLE_TOL["float64"] and min(X.shape) >= 256
 
 
 def _eigenpairs(

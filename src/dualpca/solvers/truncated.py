@@ -67,8 +67,14 @@ def _ritz(X: Operator, found: KrylovResult, tol: float) -> Ritz:
     lost = not found.theta[-1] * max(tol, eps) > ROUNDING * eps * found.theta[0]
     if not lost and not X.T.implicit:
         ritz = Ritz(found.V, X.asarray(found.theta), X.asarray(found.residuals))
-        Q, R = found.rest
-        ritz = right_from_left(X, ritz, (Q, X.asarray(R))) if wide else ritz.signed()
+        if wide:
+            growth = math.sqrt(found.theta[0] / found.theta[-1])
+            rest = (
+                None if growth * ritz.residual <= tol else (found.rest[0], X.asarray(found.rest[1]))
+            )
+            ritz = right_from_left(X, ritz, rest)
+        else:
+            ritz = ritz.signed()
         if ritz.residual <= tol:
             return ritz
     return _measured(X, found.V)
