@@ -1,9 +1,9 @@
 """Turning the knobs: every method from loose to tight, once each, without wasted time.
 
-A method stops once it meets the tightest target. It also stops, after at least one run, once a run
-took longer than ``cap`` seconds or than SLOW times the fastest peer that met the tightest target;
+A method stops once it meets the tightest target. It also stops, after at least one run, once the next
+would take longer than ``cap`` seconds or than SLOW times the fastest peer that met the tightest target;
 ours is held to the cap only. A direct method is not run where a corner of the data predicts that it
-takes SLOW times that long. Where a target is then met by no peer, or not by ours, those stopped go
+takes twice that long. Where a target is then met by no peer, or not by ours, those stopped go
 on, with PATIENCE times the cap.
 """
 
@@ -19,7 +19,7 @@ from .measure import measured, predicted, warm_up
 from .methods import Method, components, facts
 
 TARGETS = (1e-2, 1e-4, 1e-8)
-SLOW = 4
+SLOW = 1.2
 PATIENCE = 4
 
 
@@ -52,8 +52,8 @@ class Trail:
     def advance(self, A: Any, s: int, judge: Judge, limit: float) -> None:
         """Run the remaining knobs until the tightest target is met or ``limit`` seconds passed."""
         while not self.over:
-            if self.runs and self.runs[-1].seconds > limit:
-                self.ended = f"stopped: {self.runs[-1].seconds:.3g} s, over {limit:.3g} s"
+            if self.runs and self._next_seconds() > limit:
+                self.ended = f"stopped: about {self._next_seconds():.3g} s, over {limit:.3g} s"
                 return
             try:
                 if self._too_slow(A, s, limit):
@@ -62,12 +62,19 @@ class Trail:
             except Exception as error:  # a method that fails is out of this case, and said to be
                 self._end(f"failed: {type(error).__name__}: {str(error)[:80]}")
 
+    def _next_seconds(self) -> float:
+        """What the next knob takes if seconds grow as they did last."""
+        last = self.runs[-1].seconds
+        if len(self.runs) == 1 or len(self.method.knobs) > 8:
+            return last
+        return last * min(max(1.0, last / self.runs[-2].seconds), 2.0)
+
     def _too_slow(self, A: Any, s: int, limit: float) -> bool:
         if self.method.side is None:
             return False
         if self._predicted is None:
             self._predicted = predicted(self.method, A, s)
-        if self._predicted <= SLOW * limit:
+        if self._predicted <= 2 * limit:  # the prediction may be twice too high
             return False
         self.ended = f"not run: about {self._predicted:.0f} s, from a corner of the data"
         return True

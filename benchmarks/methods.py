@@ -164,6 +164,7 @@ def quietly(method: Method, A: Any, s: int, knob: Any) -> Any:
 METHODS = [
     Method(OURS, _ours, OUR_TOLERANCES, sparse=True, kind="ours"),
     Method("svds arpack", _svds("arpack"), TOLERANCES, sparse=True),
+    Method("svds propack", _svds("propack"), TOLERANCES, sparse=True),
     Method("randomized_svd", _randomized_svd, ITERATIONS, sparse=True),
     Method(COVARIANCE, _sklearn("covariance_eigh"), side=_columns, columns=COVARIANCE_COLUMNS),
     Method("sklearn arpack", _sklearn("arpack", "tol"), TOLERANCES),
@@ -171,7 +172,6 @@ METHODS = [
     Method("sklearn TruncatedSVD", _truncated, ITERATIONS[1:], dense=False, sparse=True),
     Method("fbpca", _fbpca, ITERATIONS, sparse=True, needs="fbpca"),
     Method("torch.pca_lowrank", _torch, ITERATIONS, needs="torch"),
-    Method("svds propack", _svds("propack"), TOLERANCES, sparse=True),
     Method("svds lobpcg", _svds("lobpcg"), LOBPCG_ITERATIONS, sparse=True),
     Method("sklearn full", _sklearn("full"), side=min),
 ]

@@ -137,7 +137,7 @@ def test_what_a_direct_method_would_take_decides_whether_it_runs(monkeypatch):
     judge = Judge(A, reference(A, 2))
     found.advance(A, 2, judge, limit=1)
     assert (found.runs, found.ended) == ([], "not run: about 30 s, from a corner of the data")
-    found.advance(A, 2, judge, limit=8)  # with more patience it does
+    found.advance(A, 2, judge, limit=16)  # with more patience it does
     assert (len(found.runs), found.over) == (1, True)
 
 

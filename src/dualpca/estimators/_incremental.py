@@ -125,7 +125,7 @@ class PartialFitMixin:
         self._validate_params()  # type: ignore[attr-defined]
         check_number(self.n_components)  # type: ignore[attr-defined]
         fitted = hasattr(self, "components_")
-        X = validated(self, X, reset=not fitted)
+        X = validated(self, X, reset=not fitted, rows=1 if fitted else 2)
         if fitted:
             check_same_kind(X, self.components_, "PCA.partial_fit")
         operator = as_operator(X)

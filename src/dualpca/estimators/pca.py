@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from numbers import Integral, Real
 from typing import Any
 
@@ -72,7 +73,7 @@ class PCA(ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseEstimator):
         The mean variance of the directions left out (probabilistic PCA).
     n_components_, n_samples_, n_features_in_ : int
     residual_ : float
-        The relative residual that was reached, measured in one pass after the fit.
+        The relative residual that was reached, with what rounding may hide included.
     variance_shortfall_ : float
         An upper bound on the relative shortfall in captured variance, ``1 - captured/optimum``, from
         the residuals and the Ritz values beyond ``n_components`` (see
@@ -194,11 +195,12 @@ class PCA(ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseEstimator):
             raise ValueError(
                 f"n_components={n_components!r} must be a sequence of integers, such as [5, 10, 20]"
             )
-        largest = clone(self).set_params(n_components=max(sizes))
-        _, found = largest._decompose(X, sample_weight)
-        models = [clone(self).set_params(n_components=int(n)) for n in sizes]
+        models = [clone(self).set_params(n_components=n) for n in sizes]
         for model in models:
             model._validate_params()
+        largest = clone(self).set_params(n_components=max(sizes))
+        _, found = largest._decompose(X, sample_weight)
+        for model in models:
             model.n_features_in_ = largest.n_features_in_
             if hasattr(largest, "feature_names_in_"):
                 model.feature_names_in_ = largest.feature_names_in_
@@ -212,8 +214,9 @@ class PCA(ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseEstimator):
         if self.solver == "lapack" and isinstance(X, np.memmap):
             X = np.asarray(X)  # a full SVD holds the data in memory in any case
         operator = as_operator(X)
-        with operator.alone():
-            return X, self._found(operator, sample_weight, dense=is_dense_in_memory(X))
+        dense = is_dense_in_memory(X)
+        with operator.alone() if dense else nullcontext():
+            return X, self._found(operator, sample_weight, dense=dense)
 
     def _found(self, operator: Operator, sample_weight: Any, *, dense: bool) -> Decomposition:
         limit = self._to_compute(*operator.shape)
@@ -237,8 +240,8 @@ class PCA(ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseEstimator):
             "max_iter": self.max_iter,
             "seed": seed(self.random_state),
         }
-        if isinstance(self.n_components, float):
-            found = growing_subspace(Xc, self.n_components * energy, **options)
+        if isinstance(self.n_components, Real) and not isinstance(self.n_components, Integral):
+            found = growing_subspace(Xc, float(self.n_components) * energy, **options)
         else:
             found = leading_subspace(Xc, limit, **options)
         mass = Xc.shape[0] if weights is None else float(namespace(weights).sum(weights))
@@ -289,7 +292,8 @@ class PCA(ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseEstimator):
         self.mean_ = ritz.V[:, 0] * 0.0 if found.mean is None else found.mean
         self.residual_ = ritz.leading(n).residual
         kept_all = n == ritz.theta.shape[0]
-        self.variance_shortfall_ = found.subspace.shortfall if kept_all else shortfall_of(ritz, n)
+        shortfall = found.subspace.shortfall if kept_all else shortfall_of(ritz, n, self.tol)
+        self.variance_shortfall_ = shortfall
         self.variance_shortfall_ += found.discarded / max(float(xp.sum(ritz.theta[:n])), TINY)
         self.solver_ = found.subspace.solver
         self.n_iter_ = found.subspace.iterations

@@ -38,6 +38,11 @@ class Operator(ABC):
         return self.shape[0] * self.shape[1]
 
     @property
+    def offset(self) -> float:
+        """What is taken out of ``||X||_F^2`` after the products, whose rounding it adds to."""
+        return 0.0
+
+    @property
     @abstractmethod
     def passes(self) -> int:
         """How often the data have been read."""
@@ -119,6 +124,10 @@ class Transposed(Operator):
     @property
     def entries(self) -> int:
         return self.X.entries
+
+    @property
+    def offset(self) -> float:
+        return self.X.offset
 
     def alone(self) -> AbstractContextManager[Any]:
         return self.X.alone()

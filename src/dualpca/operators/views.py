@@ -25,6 +25,10 @@ class _View(Operator):
     def entries(self) -> int:
         return self.X.entries
 
+    @property
+    def offset(self) -> float:
+        return self.X.offset
+
     def alone(self) -> AbstractContextManager[Any]:
         return self.X.alone()
 
@@ -61,6 +65,10 @@ class Centered(_View):
         self.center = center
         self._total = total
         self._energy = energy
+
+    @property
+    def offset(self) -> float:
+        return self.shape[0] * float(gram(self.center)[0, 0])
 
     def energy(self) -> float:
         return super().energy() if self._energy is None else self._energy

@@ -9,7 +9,7 @@ import scipy.linalg
 from array_api_compat import is_numpy_array
 
 from ..linalg import Array, column_norms, eigh, namespace, to_numpy
-from ..operators import Centered, Kernel, Operator, Weighted
+from ..operators import Kernel, Operator
 from .certificate import relative_shortfall
 from .krylov import ROUNDING, Krylov
 from .ritz import Found, Ritz, rayleigh_ritz
@@ -71,12 +71,8 @@ def krylov_aim(tol: float) -> float:
 
 def _magnitude(X: Operator, C: Array, largest: float) -> float:
     """``sqrt(lambda_1 trace)``, before the mean was taken out of C where that is done afterwards."""
-    xp = namespace(C)
-    trace, offset = float(xp.sum(xp.linalg.diagonal(C))), 0.0
-    base = X.X if isinstance(X, Weighted) else X
-    if isinstance(base, Centered) and not X.T.implicit:
-        offset = X.shape[0] * float(xp.sum(base.center**2))
-    return math.sqrt(max(largest, offset, 0.0) * max(trace + offset, 0.0))
+    trace = float(namespace(C).sum(namespace(C).linalg.diagonal(C)))
+    return math.sqrt(max(largest, X.offset, 0.0) * max(trace + X.offset, 0.0))
 
 
 def takes_single(X: Operator, tol: float) -> bool:
