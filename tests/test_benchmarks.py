@@ -80,7 +80,7 @@ def test_fastest_run_counts_and_not_the_loosest():
 
 def test_contenders_are_ours_and_those_near_the_fastest_peer():
     trails = [
-        trail("near", [(1, 2.5, 1e-9)]),
+        trail("near", [(1, 1.9, 1e-9)]),
         trail("far", [(1, 3.5, 1e-9)]),
         trail("best", [(1, 1.0, 1e-9)]),
         trail(OURS, [(1, 9.0, 1e-9)], kind="ours"),

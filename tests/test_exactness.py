@@ -234,5 +234,5 @@ def test_first_order_solvers_are_certified_on_slow_decay(solver, dtype, tol):
         options = {"solver": solver, "tol": tol, "max_iter": 5000, "center": False}
         model = PCA(8, **options, random_state=seed).fit(A)
         shortfall, _, _ = judged(A, model, 8)
-        assert shortfall <= model.variance_shortfall_
-        assert model.variance_shortfall_ <= 100 * max(shortfall, np.finfo(dtype).eps * 10)
+        assert shortfall <= model.variance_shortfall_ + np.finfo(dtype).eps
+        assert model.variance_shortfall_ <= 100 * max(shortfall, 1e-6)

@@ -6,7 +6,6 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from ..formulations import formulation as make_formulation
@@ -16,7 +15,7 @@ from ..problem import DCProblem
 from ..solvers import SOLVERS, Ritz, rayleigh_ritz, solve
 from ..solvers.certificate import relative_shortfall
 from ..solvers.direct import by_gram, by_lapack
-from ..solvers.krylov import BLOCK, CAUTION, LOOSE, Krylov
+from ..solvers.krylov import CAUTION, LOOSE, Krylov
 from ..solvers.solve import as_solver, outside
 from ..solvers.truncated import by_krylov, mixed_scale
 from ._plan import costs, plan
@@ -163,16 +162,12 @@ def shortfall_of(ritz: Ritz, s: int, tol: float) -> float:
 def certify(X: Operator, ritz: Ritz, seed: int) -> float:
     """The shortfall of a subspace that came without spare Ritz values, by a Krylov run of its own.
 
-    It starts from the answer and as many random vectors as a block has, and goes on to the residual
-    that the answer has, or to CERTIFIED where that is coarser: what the answer has missed on a slowly
-    decaying spectrum shows only then.
+    From a random start, as a run from the answer is slow to see what that has missed; to the residual
+    that the answer has, or to CERTIFIED where that is coarser.
     """
     s = ritz.V.shape[1]
-    random = np.random.default_rng(seed).standard_normal((ritz.V.shape[0], BLOCK))
-    start = namespace(ritz.V).concat([ritz.V, X.asarray(random)], axis=1)
-    start = start[:, : min(start.shape)]
     tol = min(max(ritz.residual, 1e-5), CERTIFIED)
-    look = Krylov(max_steps=200)(X, s, tol=tol, start=start, seed=seed)
+    look = Krylov(max_steps=200)(X, s, tol=tol, seed=seed)
     captured, best = float(to_numpy(ritz.theta).sum(dtype=float)), float(look.theta.sum())
     return floored(
         (best * (1 + look.shortfall) - captured) / captured if captured > 0 else 0.0, ritz

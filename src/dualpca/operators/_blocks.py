@@ -110,8 +110,11 @@ def row_parts(data: Any) -> list[tuple[slice, Any]]:
     for start, stop in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
         indptr = data.indptr[start : stop + 1]
         entries = slice(int(indptr[0]), int(indptr[-1]))
-        view = (data.data[entries], data.indices[entries], indptr - indptr[0])
-        parts.append((slice(start, stop), type(data)(view, shape=(stop - start, data.shape[1]))))
+        part = type(data)((stop - start, data.shape[1]), dtype=data.dtype)
+        # Set one by one: the constructor would copy them.
+        part.data, part.indices = data.data[entries], data.indices[entries]
+        part.indptr = indptr - indptr[0]
+        parts.append((slice(start, stop), part))
     return parts
 
 

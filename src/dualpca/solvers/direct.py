@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import scipy.linalg
-from array_api_compat import is_numpy_array
+from array_api_compat import device, is_numpy_array
 
 from ..linalg import Array, column_norms, eigh, namespace, to_numpy
 from ..operators import Kernel, Operator
@@ -113,20 +113,33 @@ def _with_gap(more: Ritz, s: int) -> Found:
     return Found(more.leading(s), relative_shortfall(theta, residuals, s))
 
 
-def right_from_left(X: Operator, ritz: Ritz, rest: tuple[Array, Array] | None = None) -> Ritz:
-    """From Ritz pairs of ``X X^T`` to those of ``X^T X``: ``V = X^T U Theta^{-1/2}``, one pass.
+def right_from_left(
+    X: Operator, ritz: Ritz, R: Array | None = None, Q: Array | None = None
+) -> Ritz:
+    """From Ritz pairs of ``X X^T`` to those of ``X^T X``: one pass.
 
-    The residual r of a pair becomes ``X^T r / sigma``, at most ``sigma_1 / sigma`` times larger; or
-    just that, where they are known as the columns of ``Q R = rest``.
+    ``V = X^T U Theta^{-1/2}`` is orthonormal, and where ``X X^T U = U Theta + Q R`` with Q orthogonal
+    to U, ``V^T X^T X V = Theta + S^T S`` with ``S = R Theta^{-1/2}``, whose eigenvectors turn V into
+    Ritz vectors. Their residuals are within ``X^T Q S``, measured where Q is given, else bounded by
+    ``sigma_1 / sigma`` times those of U.
     """
     xp = namespace(ritz.theta)
     sigma = xp.sqrt(ritz.theta)
-    residuals = ritz.residuals * (sigma[0] / sigma)
-    if rest is None:
-        return Ritz(X.rmatmul(ritz.V) / sigma[None, :], ritz.theta, residuals).signed()
-    s, (Q, R) = ritz.V.shape[1], rest
-    both = X.rmatmul(xp.concat([ritz.V, Q], axis=1))
-    rounded = float(xp.finfo(sigma.dtype).eps) * ritz.theta[0]
-    exact = column_norms((both[:, s:] @ R) / sigma[None, :])
-    exact = xp.sqrt(exact**2 + (ROUNDING * rounded * (sigma[0] / sigma)) ** 2)
-    return Ritz(both[:, :s] / sigma[None, :], ritz.theta, exact).signed()
+    s, growth = ritz.V.shape[1], sigma[0] / sigma
+    both = X.rmatmul(ritz.V if Q is None else xp.concat([ritz.V, Q], axis=1))
+    V, theta, residuals = both[:, :s] / sigma[None, :], ritz.theta, ritz.residuals * growth
+    if R is not None:
+        S = R / sigma[None, :]
+        theta, P = eigh(_diagonal(theta) + S.T @ S)
+        V = V @ P
+        if Q is None:
+            residuals = xp.sqrt((P**2).T @ residuals**2)
+        else:
+            rounding = ROUNDING * float(xp.finfo(theta.dtype).eps) * theta[0] * growth
+            residuals = xp.sqrt(column_norms((both[:, s:] @ S) @ P) ** 2 + rounding**2)
+    return Ritz(V, theta, residuals).signed()
+
+
+def _diagonal(values: Array) -> Array:
+    xp = namespace(values)
+    return xp.eye(values.shape[0], dtype=values.dtype, device=device(values)) * values[None, :]

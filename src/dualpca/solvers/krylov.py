@@ -51,6 +51,11 @@ class KrylovResult:
         return _relative(self.residuals, self.theta)
 
     @property
+    def unseen(self) -> float:
+        """The relative shortfall that rounding would hide from the verification."""
+        return UNSEEN * float(namespace(self.V).finfo(self.V.dtype).eps)
+
+    @property
     def shortfall(self) -> float:
         """An upper bound on the relative shortfall in captured variance."""
         return self.caution * relative_shortfall(
@@ -110,6 +115,9 @@ BLOCK, GPU_BLOCK = 16, 64
 #: singular values than the block has vectors. The sum of the residuals is of that size (it was 1.25
 #: times below in the worst of 2000 runs); CAUTION times that sum is then the certificate.
 LOOSE, WIDEST, CAUTION = 1e-2, 64, 3.0
+
+#: A rise of the captured variance by so many eps is taken for rounding.
+UNSEEN = 16
 
 #: Random vectors injected to see what a block may have missed.
 INJECTED = 8
@@ -295,7 +303,7 @@ class _Run:
             theta, S, r = self.ritz()
             captured = max(float(theta[:s].sum()), 0.0)
             residual = _relative(r[:s], theta[:s])
-            bound = max(shortfall_bound(theta, r, s), 4 * self.eps * self.m * captured)
+            bound = max(shortfall_bound(theta, r, s), UNSEEN * self.eps * captured)
             remaining = self._remaining(before, residual)
             before = (self.steps, residual)
             check = self.steps + max(1, min(int(0.8 * remaining), self.steps))

@@ -43,7 +43,7 @@ def by_krylov(
     del narrow
     ritz = _measured(X, first.V)
     if ritz.residual <= tol or first.steps >= max_steps:
-        return Found(ritz, first.shortfall, first.steps, "float32")
+        return Found(ritz, max(first.shortfall, first.unseen), first.steps, "float32")
     start = _small(X).asarray(first.V)
     found = Krylov(max_steps=max_steps - first.steps)(_small(X), s, tol=tol, seed=seed, start=start)
     steps = first.steps + found.steps
@@ -68,11 +68,10 @@ def _ritz(X: Operator, found: KrylovResult, tol: float) -> Ritz:
     if not lost and not X.T.implicit:
         ritz = Ritz(found.V, X.asarray(found.theta), X.asarray(found.residuals))
         if wide:
+            Q, R = found.rest
             growth = math.sqrt(found.theta[0] / found.theta[-1])
-            rest = (
-                None if growth * ritz.residual <= tol else (found.rest[0], X.asarray(found.rest[1]))
-            )
-            ritz = right_from_left(X, ritz, rest)
+            known = growth * ritz.residual <= tol
+            ritz = right_from_left(X, ritz, X.asarray(R), None if known else Q)
         else:
             ritz = ritz.signed()
         if ritz.residual <= tol:
