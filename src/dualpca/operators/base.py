@@ -113,13 +113,14 @@ class Operator(ABC):
         return f"{type(self).__name__}(shape={self.shape}, dtype={self.dtype})"
 
 
-class Transposed(Operator):
-    """``X^T``. Its sweep needs X^T H finished before the first row: two passes over the rows of X."""
+class View(Operator):
+    """What every view passes on to the operator below it."""
 
     def __init__(self, X: Operator) -> None:
         self.X = X
-        self.shape = (X.shape[1], X.shape[0])
+        self.shape = X.shape
         self.dtype = X.dtype
+        self.implicit = X.implicit
 
     @property
     def entries(self) -> int:
@@ -135,6 +136,18 @@ class Transposed(Operator):
     @property
     def passes(self) -> int:
         return self.X.passes
+
+    def asarray(self, values: Any) -> Array:
+        return self.X.asarray(values)
+
+
+class Transposed(View):
+    """``X^T``. Its sweep needs X^T H finished before the first row: two passes over the rows of X."""
+
+    def __init__(self, X: Operator) -> None:
+        super().__init__(X)
+        self.shape = (X.shape[1], X.shape[0])
+        self.implicit = False
 
     @property
     def T(self) -> Operator:
@@ -168,6 +181,3 @@ class Transposed(Operator):
 
     def kernel(self, *, single: bool = False) -> Array:
         return self.X.gram(single=single)
-
-    def asarray(self, values: Any) -> Array:
-        return self.X.asarray(values)

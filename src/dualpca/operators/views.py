@@ -2,45 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
 from ..linalg import Array, cross, gram, namespace
-from .base import Operator, RowMap, split
+from .base import Operator, RowMap, View, split
 from .rows import Matrix
 
 
-class _View(Operator):
-    """What every view passes on to the operator below it."""
-
-    def __init__(self, X: Operator) -> None:
-        self.X = X
-        self.shape = X.shape
-        self.dtype = X.dtype
-        self.implicit = X.implicit
-
-    @property
-    def entries(self) -> int:
-        return self.X.entries
-
-    @property
-    def offset(self) -> float:
-        return self.X.offset
-
-    def alone(self) -> AbstractContextManager[Any]:
-        return self.X.alone()
-
-    @property
-    def passes(self) -> int:
-        return self.X.passes
-
-    def asarray(self, values: Any) -> Array:
-        return self.X.asarray(values)
-
-
-class Centered(_View):
+class Centered(View):
     """``X - 1 c^T``: a rank-one correction, so sparse data stays sparse and a kernel stays a kernel.
 
     Parameters
@@ -118,7 +89,7 @@ class Centered(_View):
         return self.X.kernel(single=single) - projection - projection.T + gram(self.center)
 
 
-class Weighted(_View):
+class Weighted(View):
     """``Diag(b) X``: rows scaled by b, the B of the paper's IRLS (Appendix D)."""
 
     def __init__(self, X: Operator, b: Array) -> None:
