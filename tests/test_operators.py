@@ -16,7 +16,8 @@ from dualpca import Blocks, Centered, Kernel, Matrix, Weighted, as_operator, cen
 from dualpca.linalg import cross, gram, inner, is_implicit, norm
 from dualpca.operators import _blocks
 from dualpca.operators.base import Transposed
-from dualpca.operators.rows import RowBlocked, Shifted
+from dualpca.operators.rows import RowBlocked
+from dualpca.operators.shifted import Shifted
 
 
 @pytest.fixture(autouse=True, scope="module")

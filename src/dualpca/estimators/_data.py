@@ -11,7 +11,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from ..operators import Operator, as_operator
-from ..operators.rows import RowBlocked, Shifted
+from ..operators.rows import RowBlocked
+from ..operators.shifted import Shifted
 from ..operators.views import Centered
 
 

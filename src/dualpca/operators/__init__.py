@@ -10,7 +10,8 @@ from array_api_compat import is_array_api_obj
 
 from .base import Operator
 from .kernel import Kernel, Representer
-from .rows import Blocks, Matrix, RowBlocked, Shifted
+from .rows import Blocks, Matrix, RowBlocked
+from .shifted import Shifted
 from .views import Centered, Weighted
 
 __all__ = [

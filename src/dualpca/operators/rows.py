@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array
 
-from ..linalg import Array, max_abs
+from ..linalg import Array
 from ._blocks import (
     GRAM_FACTOR,
     THREADED,
@@ -328,29 +328,6 @@ class Blocks(RowBlocked):
                 if part.dtype != self.dtype:
                     part = part.astype(self.dtype)
                 yield slice(int(offset) + start, int(offset) + start + part.shape[0]), part
-
-
-class Shifted(RowBlocked):
-    """``X - 1 c^T`` with c subtracted from each block before the products: keeps every digit."""
-
-    def __init__(self, X: RowBlocked, center: Array) -> None:
-        super().__init__(X.shape, X.dtype, X._counter)
-        self._base = X
-        self.asarray = X.asarray  # type: ignore[method-assign]
-        # A float64 c is subtracted from float32 rows in two parts: its rounding, the same in every
-        # row, would be as large as the spread where the mean is 1e7 times that.
-        self.center = X.asarray(center)
-        self._rest = X.asarray(center - self.center)
-        self._exact = max_abs(self._rest) == 0
-
-    def single(self, scale: float) -> Operator | None:
-        # In float64, where a copy is of use, the centre is exact.
-        return self._base.single(scale, self.center) if isinstance(self._base, Matrix) else None
-
-    def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
-        for rows, block in self._base.blocks(factor):
-            shifted = block - self.center.T
-            yield rows, shifted if self._exact else shifted - self._rest.T
 
 
 def _shape_and_dtype(block: Any) -> tuple[tuple[int, int], Any]:
