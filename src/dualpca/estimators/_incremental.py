@@ -149,7 +149,14 @@ class PartialFitMixin:
         mean = operator.asarray(sums.mean) if self.center else None  # type: ignore[attr-defined]
         self._set(  # type: ignore[attr-defined]
             Decomposition(
-                subspace, sums.energy, sums.rows, mean, shape, 1, sums.discarded, state=sums
+                subspace,
+                sums.energy,
+                sums.rows,
+                mean,
+                shape,
+                operator.passes,
+                sums.discarded,
+                sums,
             )
         )
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass, replace
 from typing import Any
@@ -128,18 +129,15 @@ def growing_subspace(X: Operator, wanted: float, **options: Any) -> Subspace:
     """
     limit, s = min(X.shape), FIRST
     tol, energy = options["tol"], options["energy"]
-    if options["solver"] == "auto" and options["formulation"] is None:
-        everything = costs(X, limit, tol, energy)["gram"]
-        while s <= limit / 8 and costs(X, s, tol, energy)["krylov"] < everything:
-            found = leading_subspace(X, s, **{**options, "solver": "krylov"})
-            if _captured(found) > wanted:
-                why = f"{s} components hold the fraction, all would take {everything:.2g} s"
-                return replace(found, solver=found.solver.replace("as asked", why))
-            s *= 2
-    while s <= limit / 8 and options["solver"] == "krylov":
-        found = leading_subspace(X, s, **options)
+    auto = options["solver"] == "auto" and options["formulation"] is None
+    everything = costs(X, limit, tol, energy)["gram"] if auto else math.inf
+    while (auto or options["solver"] == "krylov") and s <= limit / 8:
+        if costs(X, s, tol, energy)["krylov"] >= everything:
+            break
+        found = leading_subspace(X, s, **{**options, "solver": "krylov"})
         if _captured(found) > wanted:
-            return found
+            why = f"{s} components hold the fraction, all would take {everything:.2g} s"
+            return replace(found, solver=found.solver.replace("as asked", why)) if auto else found
         s *= 2
     return leading_subspace(X, limit, **options)
 

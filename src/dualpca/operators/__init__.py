@@ -77,10 +77,8 @@ def centered(X: Operator, weights: Any = None) -> Operator:
         mean = total / mass
         with np.errstate(over="ignore", invalid="ignore"):
             offset = float(mass * (mean @ mean))
-        if (
-            offset < 0.1 * energy < np.inf
-        ):  # else rounding of the sums might show: once more, exactly
-            break
+        if offset < 0.1 * energy < np.inf:
+            break  # else rounding of the sums might show: once more, exactly
     # The correction keeps eps * offset / spread of relative accuracy: 5e-7 here, 2e-13 in float64.
     limit = 4.0 if narrow else 1e3
     if offset > limit * max(energy - offset, 0.0) and not X.sparse:

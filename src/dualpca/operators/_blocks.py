@@ -10,7 +10,6 @@ from functools import cache, reduce
 from operator import add
 from typing import Any
 
-import joblib
 import numpy as np
 import scipy.sparse as sp
 from array_api_compat import array_namespace, device, is_numpy_array
@@ -47,20 +46,17 @@ def compressed(data: Any) -> Any:
     return data.tocsr() if sp.issparse(data) and data.format not in ("csr", "csc") else data
 
 
-def as_float32(block: Any) -> Any:
-    """The block in float32."""
+def cast(block: Any, kind: str) -> Any:
+    """The block in "float32" or "float64"."""
     if sp.issparse(block):
-        return block.astype(np.float32, copy=False)
+        return block.astype(kind, copy=False)
     xp = array_namespace(block)
-    return xp.astype(block, xp.float32, copy=False)
+    return xp.astype(block, getattr(xp, kind), copy=False)
 
 
 def as_float64(block: Any) -> Any:
     """The block in float64."""
-    if sp.issparse(block):
-        return block.astype(np.float64, copy=False)
-    xp = array_namespace(block)
-    return xp.astype(block, xp.float64, copy=False)
+    return cast(block, "float64")
 
 
 def sum_up(parts: Iterable[Any]) -> Any:
@@ -76,7 +72,7 @@ def stack(parts: list[Any], axis: int = 0) -> Any:
 def threads() -> int:
     """How many threads products may use: OMP_NUM_THREADS where it is set, as in BLAS."""
     wish = os.environ.get("OMP_NUM_THREADS", "")
-    return int(wish) if wish.isdigit() and int(wish) > 0 else joblib.cpu_count()
+    return int(wish) if wish.isdigit() and int(wish) > 0 else os.cpu_count() or 1
 
 
 #: Up to so many columns, and from so many products on, each thread sums a Gram matrix of its own

@@ -19,9 +19,9 @@ from ._blocks import (
     THREADED_COLUMNS,
     THREADED_PRODUCTS,
     as_float,
-    as_float32,
     as_float64,
     block_rows,
+    cast,
     compressed,
     dense,
     moments,
@@ -111,10 +111,10 @@ class RowBlocked(Operator):
         Squaring costs half the digits, so that the products are in float64 as well; ``single`` has
         them in float32, twice as fast and off by about eps of the trace.
         """
-        cast = as_float32 if single else as_float64
+        kind = "float32" if single else "float64"
 
         def part(rows: slice, block: Any) -> Array:
-            block = cast(block)
+            block = cast(block, kind)
             other = block if weights is None else scale_rows(block, weights[rows])
             return as_float64(dense(block.T @ other))
 
@@ -125,10 +125,12 @@ class RowBlocked(Operator):
         return sum_up(self._each(f, factor))
 
     def kernel(self, *, single: bool = False) -> Array:
-        cast = as_float32 if single else as_float64
+        kind = "float32" if single else "float64"
 
         def strip(block: Any) -> Array:
-            products = (cast(block) @ cast(other).T for _, other in self._read(GRAM_FACTOR))
+            products = (
+                cast(block, kind) @ cast(other, kind).T for _, other in self._read(GRAM_FACTOR)
+            )
             return stack([as_float64(dense(product)) for product in products], axis=1)
 
         return stack([strip(block) for _, block in self._read(GRAM_FACTOR)])

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-__all__ = ["relative_shortfall", "shortfall_bound"]
+__all__ = ["relative_shortfall", "shortfall_bound", "unseen"]
+
+#: A rise of the captured variance by so many eps is taken for rounding.
+UNSEEN = 16
+
+
+def unseen(dtype: Any) -> float:
+    """The relative shortfall that rounding in a precision hides from any verification."""
+    return UNSEEN * float(np.finfo("float32" if "float32" in str(dtype) else "float64").eps)
 
 
 def relative_shortfall(theta: np.ndarray, residuals: np.ndarray, s: int) -> float:

@@ -10,8 +10,8 @@ from array_api_compat import device, is_numpy_array
 
 from ..linalg import Array, column_norms, eigh, namespace, to_numpy
 from ..operators import Kernel, Operator
-from .certificate import relative_shortfall
-from .krylov import ROUNDING, Krylov
+from .certificate import relative_shortfall, unseen
+from .krylov import LOOSE, ROUNDING, Krylov
 from .ritz import Found, Ritz, rayleigh_ritz
 
 __all__ = ["by_gram", "by_lapack", "right_from_left"]
@@ -59,14 +59,15 @@ def by_gram(X: Operator, s: int, *, tol: float = 0.0, seed: int = 0) -> Found:
             ritz = right_from_left(X, ritz) if wide else ritz.signed()
             if ritz.residual <= tol:
                 note = "float32" if single else "float64"
-                return Found(ritz, relative_shortfall(theta, residuals, s), note=note)
+                shortfall = max(relative_shortfall(theta, residuals, s), unseen(note))
+                return Found(ritz, shortfall, note=note)
     V = X.asarray(V[:, : min(s + 1, V.shape[1])])
     return _with_gap(rayleigh_ritz(X, X.rmatmul(V) if wide else V), s)
 
 
 def krylov_aim(tol: float) -> float:
     """What Krylov on C goes for: steps cost little there, and digits are for the taking."""
-    return max(tol / 50, min(tol / 2, 2e-5))
+    return min(max(tol / 50, min(tol / 2, 2e-5)), LOOSE / 2)  # verified, whatever tol is
 
 
 def _magnitude(X: Operator, C: Array, largest: float) -> float:

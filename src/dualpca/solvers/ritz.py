@@ -11,6 +11,12 @@ from ..operators import Operator
 __all__ = ["Found", "Ritz", "rayleigh_ritz"]
 
 
+def relative_residual(residuals: Array, theta: Array) -> float:
+    """``||R||_F / ||(R, Theta)||_F`` from the norms of the columns of R."""
+    rest, size = norm(residuals), norm(theta)
+    return rest / math.hypot(rest, size) if rest > 0 else 0.0
+
+
 @dataclass(frozen=True)
 class Ritz:
     """Ritz vectors V (columns), values theta of X^T X (decreasing), and the residual norm of each."""
@@ -22,8 +28,7 @@ class Ritz:
     @property
     def residual(self) -> float:
         """``||X^T X V - V Theta||_F / ||X^T X V||_F``: what ``tol`` speaks of."""
-        rest, size = norm(self.residuals), norm(self.theta)
-        return rest / math.hypot(rest, size) if rest > 0 else 0.0
+        return relative_residual(self.residuals, self.theta)
 
     def signed(self) -> Ritz:
         """The same with the signs of V as :func:`fix_signs` wants them."""

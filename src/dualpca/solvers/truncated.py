@@ -16,7 +16,7 @@ __all__ = ["by_krylov", "mixed_scale"]
 MIXED_TOL = 1e-8
 
 #: What float32 passes are asked for, where ``tol`` is below it: float64 passes go on from there.
-SINGLE_TOL = 3e-6
+SINGLE_GOAL = 3e-6
 
 
 def mixed_scale(X: Operator, tol: float, energy: float) -> float | None:
@@ -39,11 +39,11 @@ def by_krylov(
     if narrow is None:
         found = options(_small(X), s, tol=tol, seed=seed)
         return Found(_ritz(X, found, tol), found.shortfall, found.steps, str(X.dtype))
-    first = options(_small(narrow), s, tol=max(tol, SINGLE_TOL), seed=seed)
+    first = options(_small(narrow), s, tol=max(tol, SINGLE_GOAL), seed=seed)
     del narrow
     ritz = _measured(X, first.V)
     if ritz.residual <= tol or first.steps >= max_steps:
-        return Found(ritz, max(first.shortfall, first.unseen), first.steps, "float32")
+        return Found(ritz, first.shortfall, first.steps, "float32")
     start = _small(X).asarray(first.V)
     found = Krylov(max_steps=max_steps - first.steps)(_small(X), s, tol=tol, seed=seed, start=start)
     steps = first.steps + found.steps
