@@ -27,7 +27,7 @@ test: export MKL_NUM_THREADS := 1
 test: install ## run the tests and doctests; ARGS="-k duality" is passed on to pytest
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
-race: install ## the race against peers, 25 minutes; needs nothing else running on the machine
+race: install ## the race against peers, about 40 minutes; needs nothing else running on the machine
 	$(BIN)/python -m pip install -q -c constraints.txt -e ".[race]"
 	$(BIN)/python -m benchmarks.race $(QUICK) $(ARGS)
 
