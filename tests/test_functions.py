@@ -2,12 +2,13 @@
 
 import math
 from fractions import Fraction
+from functools import partial
 
 import array_api_strict
 import numpy as np
 import pytest
 import torch
-from scipy.optimize import minimize
+from scipy.optimize import minimize, minimize_scalar
 
 from dualpca import (
     Ball,
@@ -21,13 +22,14 @@ from dualpca import (
     Matrix,
     Norm,
     Power,
-    RowHyperbola,
-    RowSemicircle,
+    RowLoss,
+    RowLossConjugate,
     Spectral,
     as_operator,
     centered,
 )
-from dualpca.losses import RowFunction
+from dualpca.losses import L1, LOSSES, PowerLoss, as_loss
+from dualpca.row_functions import RowFunction
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -50,7 +52,11 @@ ENTRYWISE = [
     *(Power(p) for p in POWERS),
 ]
 SPECTRAL = [Spectral(g) for g in ENTRYWISE]
-ROWS = [RowSemicircle, RowHyperbola]
+ROWS = [
+    partial(kind, loss=loss if loss.homogeneous else loss.at(1.3))
+    for kind in (RowLoss, RowLossConjugate)
+    for loss in LOSSES.values()
+]
 
 TALL, WIDE, SQUARE, COLUMN = (7, 3), (3, 7), (4, 4), (6, 1)
 SHAPES = [TALL, WIDE, SQUARE, COLUMN]
@@ -65,7 +71,7 @@ def alphas(n):
 
 def label(f):
     if isinstance(f, RowFunction):
-        return type(f).__name__
+        return f"{type(f).__name__}({type(f.loss).__name__})"
     for part in ("g", "norm", "p", "k"):
         if hasattr(f, part):
             inner = getattr(f, part)
@@ -109,15 +115,46 @@ def reference(f, W):
     if isinstance(f, Power):
         return (w ** float(f.p)).sum() / float(f.p)
     size = np.linalg.norm(W, axis=1)
-    if isinstance(f, RowHyperbola):
-        return (f.alpha * np.sqrt(1 + size**2)).sum()
+    if isinstance(f, RowLossConjugate):
+        return supremum_over_rows(f, size).sum()
     inside = (size <= f.alpha).all()
-    return -np.sqrt(f.alpha**2 - size**2).sum() if inside else INF
+    return -rho(f.loss, np.sqrt(f.alpha**2 - size**2)).sum() if inside else INF
+
+
+RHO = {
+    "L1": lambda r, c: r,
+    "PowerLoss": lambda r, c: np.sqrt(r),  # p = 1/2
+    "Huber": lambda r, c: np.where(r <= c, r**2, 2 * c * r - c**2),
+    "Log": lambda r, c: 2 * np.log(r),
+    "Cauchy": lambda r, c: c**2 * np.log(1 + (r / c) ** 2),
+    "GemanMcClure": lambda r, c: c**2 * r**2 / (c**2 + r**2),
+    "Welsch": lambda r, c: c**2 * (1 - np.exp(-((r / c) ** 2))),
+    "Tukey": lambda r, c: c**2 / 3 * (1 - (1 - np.minimum(r / c, 1) ** 2) ** 3),
+}
+
+
+def rho(loss, r):
+    """The losses as their papers write them."""
+    return RHO[type(loss).__name__](r, loss.scale)
+
+
+def supremum_over_rows(f, h):
+    """``max_t h t + rho(sqrt(alpha^2 - t^2))``, concave in t: by golden sections of an angle."""
+    low, high, golden = np.zeros_like(h), np.full_like(h, np.pi / 2), (math.sqrt(5) - 1) / 2
+
+    def value(angle):
+        return h * f.alpha * np.sin(angle) + rho(f.loss, f.alpha * np.cos(angle))
+
+    for _ in range(100):
+        a, b = high - golden * (high - low), low + golden * (high - low)
+        left = value(a) >= value(b)
+        low, high = np.where(left, low, a), np.where(left, b, high)
+    return value(low)
 
 
 def into_domain(f, W, radius=0.95):
     """W pulled towards 0 until it lies in ``radius`` times the domain of f."""
-    if isinstance(f, RowSemicircle):
+    if isinstance(f, RowLoss):
         size = np.linalg.norm(W, axis=1)
         return W * np.minimum(1, radius * f.alpha / np.where(size > 0, size, 1))[:, None]
     ball = f.g if isinstance(f, Spectral) else f
@@ -173,7 +210,7 @@ def test_value_and_domain(f, shape, seed):
         assert close(value, reference(f, W))
     W = 10.0 * np.random.default_rng(seed).standard_normal(shape)
     outside = 1.01 * into_domain(f, 1e3 * W, 1.0)
-    bounded = isinstance(getattr(f, "g", f), (Ball, RowSemicircle))
+    bounded = isinstance(getattr(f, "g", f), (Ball, RowLoss))
     assert (f(outside) == INF) is bounded
     assert f(0.98 * outside) < INF
 
@@ -224,7 +261,7 @@ def test_biconjugate(f, shape, seed):
     assert again == f
     # A row function built anew from its conjugate has the same values, without the shortcut.
     if isinstance(f, RowFunction):
-        again = type(f.conjugate)(f.conjugate.alpha).conjugate
+        again = type(f.conjugate)(f.conjugate.alpha, f.loss).conjugate
         assert again is not f
         assert type(again) is type(f)
     for W in domain_points(f, shape, seed):
@@ -268,13 +305,17 @@ def test_conjugate_of_rows_is_the_supremum(row, seed):
     f = row(np.array([1.7]))
     h = np.random.default_rng(seed).standard_normal((1, 3))
     unit = h / np.linalg.norm(h)
-    reach = 1.7 if row is RowSemicircle else 1e3
-    if row is RowHyperbola:
-        h = 1.5 * unit  # inside the domain of the conjugate, a ball of radius 1.7
+    reach = 1.7 * (1 - 1e-12)
+    if isinstance(f, RowLossConjugate):
+        h, reach = 1.5 * unit, 1e3  # inside the domain of the conjugate, a ball of radius 1.7
     found = max(
-        (-minimize(lambda t: reference(f, t * unit) - t * dot(unit, h), x0, bounds=bound).fun)
-        for x0 in (0.1, 0.9)
-        for bound in [[(0, reach * (1 - 1e-12))]]
+        -minimize_scalar(
+            lambda t: reference(f, t * unit) - t * dot(unit, h),
+            bounds=bound,
+            method="bounded",
+            options={"xatol": 1e-12},
+        ).fun
+        for bound in [(0, reach), (0, reach / 100)]
     )
     assert close(f.conjugate(h), float(np.squeeze(found)), 1e-6)
 
@@ -326,12 +367,12 @@ def test_ball_penalty_of_table_2(seed):
     alpha, unit = rng.uniform(0.5, 4.0, 7), rng.standard_normal(TALL)
     unit /= np.linalg.norm(unit, axis=1, keepdims=True)
     size, slope = rng.random(7) * alpha, rng.exponential(size=7)
-    f = RowSemicircle(alpha)
+    f = RowLoss(alpha)
     assert close(f(unit * size[:, None]), -np.sqrt(alpha**2 - size**2).sum())
-    assert isinstance(f.conjugate, RowHyperbola)
+    assert isinstance(f.conjugate, RowLossConjugate)
     assert close(f.conjugate(unit * slope[:, None]), (alpha * np.sqrt(slope**2 + 1)).sum())
-    g = RowHyperbola(alpha)
-    assert isinstance(g.conjugate, RowSemicircle)
+    g = RowLossConjugate(alpha)
+    assert isinstance(g.conjugate, RowLoss)
     assert close(g.conjugate(unit * size[:, None]), f(unit * size[:, None]), 1e-12)
 
 
@@ -367,7 +408,10 @@ NO_PROX = (
 
 def test_functions_without_a_prox():
     functions = {f for f, _ in FUNCTIONS}
-    assert {f for f in functions if not f.has_prox} == NO_PROX | {Spectral(g) for g in NO_PROX}
+    without = {f for f in functions if not f.has_prox}
+    rows = {f for f in functions if isinstance(f, RowFunction)}
+    assert without - rows == NO_PROX | {Spectral(g) for g in NO_PROX}
+    assert without & rows == {f for f in rows if not isinstance(f.loss, L1)}
 
 
 @pytest.mark.parametrize(
@@ -408,7 +452,9 @@ def test_prox_optimality(f, shape, gamma, seed):
 
 
 SMOOTH = [
-    (f, shape) for f, shape in FUNCTIONS if isinstance(getattr(f, "g", f), (Power, RowFunction))
+    (f, shape)
+    for f, shape in FUNCTIONS
+    if isinstance(getattr(f, "g", f), (Power, RowFunction)) and f.has_prox
 ]
 
 
@@ -420,7 +466,7 @@ def test_prox_equation(f, shape, gamma, seed):
     Where the gradient is steep, by its inverse, the gradient of the conjugate.
     """
     g = getattr(f, "g", f)
-    steep = isinstance(g, RowSemicircle) or (isinstance(g, Power) and g.p < 2)
+    steep = isinstance(g, RowLoss) or (isinstance(g, Power) and g.p < 2)
     for W in points(shape, seed):
         P = f.prox(W, gamma)
         G = (W - P) / gamma
@@ -650,7 +696,7 @@ def same_elsewhere(f, shape, kind, dtype, seed):
     tol = 1e-11 if dtype == "float64" else 2e-5
     W = into_domain(f, np.random.default_rng(seed).standard_normal(shape))
     move = KINDS[kind]
-    g = type(f)(move(f.alpha, dtype)) if isinstance(f, RowFunction) else f
+    g = type(f)(move(f.alpha, dtype), f.loss) if isinstance(f, RowFunction) else f
     moved = move(W, dtype)
 
     def same(there, here):
@@ -700,9 +746,43 @@ def test_norms_at_extreme_scales(f, dtype):
         )
 
 
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: label(row(np.ones(1))))
+def test_mass_counts_rows(row):
+    """A mass of 3 is the row three times; of the conjugate, with a third of H each."""
+    rng = np.random.default_rng(0)
+    alpha, mass = alphas(4), np.array([1, 3, 2, 1])
+    once, repeated = row(alpha, mass=mass.astype(float)), row(np.repeat(alpha, mass))
+    Y = into_domain(row(alpha), rng.standard_normal((4, 2)))
+    share = mass[:, None] if isinstance(once, RowLossConjugate) else 1
+    copies = np.repeat(Y / share, mass, axis=0)
+    assert close(once(Y), repeated(copies))
+    total = np.add.reduceat(repeated.subgradient(copies), np.cumsum(mass) - mass, axis=0)
+    np.testing.assert_allclose(once.subgradient(Y), total / share, rtol=1e-9, atol=1e-9)
+
+
+def test_losses_refuse_bad_parameters():
+    with pytest.raises(ValueError, match=r"scale=-1.* positive"):
+        LOSSES["huber"].at(-1)
+    with pytest.raises(ValueError, match=r"p=2.* \(0, 2\)"):
+        PowerLoss(p=2)
+    with pytest.raises(ValueError, match=r"loss='l3' is unknown; choose one of l1, lp"):
+        as_loss("l3")
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=lambda loss: type(loss).__name__)
+def test_psi_is_concave_and_nondecreasing(loss):
+    v = np.logspace(-6, 6, 400)
+    slope = loss.slope(v)
+    assert (slope >= 0).all()
+    assert (np.diff(slope) <= 0).all()
+    rise, slack = np.diff(loss.psi(v)) / np.diff(v), 1e-9
+    assert (rise <= slope[:-1] * (1 + slack) + 1e-12).all()
+    assert (rise >= slope[1:] * (1 - slack) - 1e-12).all()
+
+
 def test_alpha_zero_and_rounding_beyond_the_domain():
     """A row of norm 0 keeps a finite weight; a row beyond alpha by rounding keeps a finite value."""
-    f = RowSemicircle(np.array([0.0, 1.0, 2.0]))
+    f = RowLoss(np.array([0.0, 1.0, 2.0]))
     Y = np.array([[0.0, 0.0], [0.6, 0.8 * (1 + 1e-15)], [1.0, 0.0]])
     assert np.isfinite(f(Y))
     assert f(Y) == pytest.approx(-math.sqrt(3), abs=1e-7)

@@ -7,10 +7,22 @@ The mathematics layer speaks the paper's letters: functions, operators, ``DCProb
 from .estimators import PCA, KernelPCA
 from .formulations import CLASSICAL, FORMULATIONS, formulation, optimal_value
 from .functions import Ball, Function, HalfSquare, Norm, Power, Spectral
-from .losses import RowHyperbola, RowSemicircle
+from .losses import (
+    L1,
+    LOSSES,
+    Cauchy,
+    GemanMcClure,
+    Huber,
+    Log,
+    Loss,
+    PowerLoss,
+    Tukey,
+    Welsch,
+)
 from .norms import KyFan, KyFanDual, Lp
 from .operators import Blocks, Centered, Kernel, Matrix, Operator, Weighted, as_operator, centered
 from .problem import DCProblem
+from .row_functions import RowLoss, RowLossConjugate
 from .solvers import (
     DCA,
     IRLS,
@@ -30,30 +42,40 @@ __all__ = [
     "DCA",
     "FORMULATIONS",
     "IRLS",
+    "L1",
+    "LOSSES",
     "PCA",
     "SOLVERS",
     "Ball",
     "Blocks",
+    "Cauchy",
     "Centered",
     "DCProblem",
     "Function",
+    "GemanMcClure",
     "HalfSquare",
+    "Huber",
     "Kernel",
     "KernelPCA",
     "KyFan",
     "KyFanDual",
+    "Log",
+    "Loss",
     "Lp",
     "Matrix",
     "Norm",
     "Operator",
     "Power",
+    "PowerLoss",
     "ProximalGradient",
     "Result",
-    "RowHyperbola",
-    "RowSemicircle",
+    "RowLoss",
+    "RowLossConjugate",
     "SimultaneousIteration",
     "Spectral",
+    "Tukey",
     "Weighted",
+    "Welsch",
     "ZeroFPR",
     "as_operator",
     "centered",

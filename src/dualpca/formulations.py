@@ -9,10 +9,11 @@ from typing import Any
 
 from .functions import Ball, HalfSquare, Power, Spectral
 from .linalg import Array, gram, namespace, norm
-from .losses import RowSemicircle
+from .losses import Log, as_loss
 from .norms import Lp
 from .operators import Operator, as_operator
 from .problem import DCProblem
+from .row_functions import RowLoss
 
 __all__ = ["CLASSICAL", "FORMULATIONS", "Classical", "formulation", "optimal_value"]
 
@@ -37,20 +38,26 @@ def _k(X: Operator) -> DCProblem:
     return DCProblem(Spectral(Power(4)), HalfSquare(Lp(2)), X)
 
 
-def robust(X: Operator, epsilon: float | None = None) -> DCProblem:
-    """``minimize sum_i ||X_i - W W^T X_i|| over ||W||_{S_inf} <= 1``: Proposition 4.1.
+def robust(
+    X: Operator, epsilon: float | None = None, loss: Any = "l1", mass: Array | None = None
+) -> DCProblem:
+    """``minimize sum_i m_i rho(||X_i - W W^T X_i||) over ||W||_{S_inf} <= 1``: Proposition 4.1.
 
-    As the DC problem with ``F(Y) = -sum_i sqrt(||X_i||^2 + epsilon^2 - ||Y_i||^2)``; equal to the
-    sum of the reconstruction errors where W^T W = I. ``epsilon`` keeps the weight of a perfectly
-    fitted row finite (the remark in Appendix C); by default 1e-6 of the median row norm, or 1e-3 in
-    float32, where smaller gaps are rounding.
+    As the DC problem with ``F(Y) = -sum_i m_i psi(||X_i||^2 + epsilon^2 - ||Y_i||^2)``; equal to the
+    loss of the reconstruction errors where W^T W = I. The paper's is ``rho(r) = r``; ``loss`` is a name
+    of :data:`dualpca.LOSSES` or an instance. ``epsilon`` keeps the weight of a perfectly fitted row
+    finite (the remark in Appendix C); by default 1e-6 of the median row norm (1e-3 in float32, where
+    smaller gaps are rounding), 1e-3 for the unbounded "log", and 0 for losses that need none.
     """
+    loss = as_loss(loss)
     norms = X.row_norms()
     xp = namespace(norms)
     if epsilon is None:
         median = float(xp.sort(norms)[norms.shape[0] // 2])
-        epsilon = (1e-3 if "float32" in str(norms.dtype) else 1e-6) * median
-    return DCProblem(Spectral(Ball(Lp(math.inf))), RowSemicircle(xp.sqrt(norms**2 + epsilon**2)), X)
+        coarse = "float32" in str(norms.dtype) or isinstance(loss, Log)
+        epsilon = (1e-3 if coarse else 1e-6) * median if loss.singular else 0.0
+    alpha = xp.sqrt(norms**2 + epsilon**2) if epsilon else norms
+    return DCProblem(Spectral(Ball(Lp(math.inf))), RowLoss(alpha, loss, mass), X)
 
 
 #: The DC formulations. (m), (o), (q) and the Hoelder dual are duals; (g) is (l) on the transpose.

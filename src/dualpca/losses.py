@@ -1,119 +1,238 @@
-"""Functions of the rows of Y = XW: the robust F of Section 4 and its conjugate."""
+"""The losses of robust PCA: ``rho(r) = psi(r^2)`` with psi concave and nondecreasing.
+
+Any of them makes ``F(Y) = -sum_i psi(||X_i||^2 - ||Y_i||^2)`` convex, so that robust PCA is a DC problem
+of the paper's form (:class:`dualpca.RowLoss`); the paper's own is :class:`L1`.
+"""
 
 from __future__ import annotations
 
-import math
-from abc import abstractmethod
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
 from typing import Any
 
-from .functions import Function, newton
 from .linalg import Array, namespace
 
-__all__ = ["RowFunction", "RowHyperbola", "RowSemicircle"]
+__all__ = [
+    "L1",
+    "LOSSES",
+    "Cauchy",
+    "GemanMcClure",
+    "Huber",
+    "Log",
+    "Loss",
+    "PowerLoss",
+    "Tukey",
+    "Welsch",
+    "as_loss",
+]
 
 
-class RowFunction(Function):
-    """``sum_i f_i(||Y_i||)`` over rows; the subgradient is ``weights(Y) * Y``."""
+@dataclass(frozen=True)
+class Loss(ABC):
+    """``c^2 psi(r^2 / c^2)`` with the scale c; ``psi' <= 1``, or unbounded at 0 (:attr:`singular`).
 
-    alpha: Array
-
-    @property
-    def one_pass(self) -> bool:
-        return True
-
-    @abstractmethod
-    def row_values(self, size2: Array, rows: slice) -> Array:
-        """``f_i`` from the squared row norms."""
-
-    @abstractmethod
-    def row_weights(self, size2: Array, rows: slice) -> Array:
-        """``f_i'(t)/t`` from the squared row norms."""
-
-    def __call__(self, Y: Array) -> float:
-        xp = namespace(Y)
-        return float(xp.sum(self.row_values(xp.sum(Y * Y, axis=1), slice(None))))
-
-    def weights(self, Y: Array, rows: slice = slice(None)) -> Array:
-        """The weight of each row: dF(Y) = weights(Y)[:, None] * Y."""
-        return self.row_weights(namespace(Y).sum(Y * Y, axis=1), rows)
-
-    def subgradient(self, Y: Array) -> Array:
-        return self.weights(Y)[:, None] * Y
-
-    def pullback(self, X: Any, W: Array) -> tuple[float, Array]:
-        def row_map(Y: Array, rows: slice) -> tuple[Array, Array]:
-            xp = namespace(Y)
-            size2 = xp.sum(Y * Y, axis=1)
-            return self.row_weights(size2, rows)[:, None] * Y, xp.sum(self.row_values(size2, rows))
-
-        Z, value = X.sweep(W, row_map)
-        return float(value), Z
-
-
-@dataclass(frozen=True, eq=False)
-class RowSemicircle(RowFunction):
-    """``-sum_i sqrt(alpha_i^2 - ||Y_i||^2)`` (eq. (4), Proposition 4.1), the robust F.
-
-    With ``alpha_i^2 = ||X_i||^2 + epsilon^2`` it is minus the l1 deviation of the reconstruction
-    errors where W^T W = I. Rounding beyond the domain is clamped, so weights stay finite.
+    Parameters
+    ----------
+    scale : float, optional
+        c, in units of the residuals. Estimators set it from the data where it is None.
     """
 
-    alpha: Array
-    _conjugate: Any = field(default=None, repr=False)
+    scale: float | None = None
+
+    #: whether psi' is unbounded at 0, so that a row in the subspace needs an epsilon
+    singular = False
+    #: whether c only multiplies the loss, so that there is nothing to set from the data
+    homogeneous = False
+    #: c over the largest residual of a good row: Tukey's biweight has no weight left at c
+    tuning = 1.0
+
+    def __post_init__(self) -> None:
+        if self.scale is not None and not 0 < self.scale < float("inf"):
+            raise ValueError(f"scale={self.scale} must be a positive number, or None")
 
     @property
-    def conjugate(self) -> RowHyperbola:
-        return self._conjugate or RowHyperbola(self.alpha, self)
+    def c(self) -> float:
+        """The scale, 1 where it was not set."""
+        return 1.0 if self.scale is None else float(self.scale)
 
-    def _gap(self, size2: Array, rows: slice) -> Array:
-        alpha = self.alpha[rows]
-        xp = namespace(alpha)
-        floor = float(xp.finfo(alpha.dtype).eps) * alpha * alpha
-        gap = alpha * alpha - size2
-        return xp.sqrt(xp.where(gap > floor, gap, floor))
+    @abstractmethod
+    def psi(self, v: Array) -> Array:
+        """``psi(v)``, v >= 0."""
 
-    def row_values(self, size2: Array, rows: slice) -> Array:
-        alpha = self.alpha[rows]
-        xp = namespace(alpha)
-        slack = 1 + 100 * float(xp.finfo(alpha.dtype).eps)
-        outside = size2 > slack * alpha * alpha
-        return xp.where(outside, math.inf * xp.ones_like(size2), -self._gap(size2, rows))
+    @abstractmethod
+    def slope(self, v: Array) -> Array:
+        """``psi'(v)``: half the weight of a row with the squared residual ``c^2 v``."""
 
-    def row_weights(self, size2: Array, rows: slice) -> Array:
-        gap = self._gap(size2, rows)
-        xp = namespace(gap)
-        return xp.where(gap > 0, 1 / xp.where(gap > 0, gap, xp.ones_like(gap)), gap)
+    def maximizer(self, h: Array, alpha: Array) -> Array:
+        """``argmax_t h t + c^2 psi((alpha^2 - t^2) / c^2)`` over ``0 <= t <= alpha``.
+
+        By bisection, as the derivative decreases; overridden where there is a closed form.
+        """
+        xp = namespace(h)
+        low, high = xp.zeros_like(alpha), alpha
+        for _ in range(64 if "64" in str(h.dtype) else 32):
+            t = (low + high) / 2
+            gap = xp.clip(alpha * alpha - t * t, float(xp.finfo(h.dtype).smallest_normal), None)
+            rising = h > 2 * t * self.slope(gap / self.c**2)
+            low, high = xp.where(rising, t, low), xp.where(rising, high, t)
+        return (low + high) / 2
+
+    def at(self, scale: float) -> Loss:
+        """The same loss with another scale."""
+        return replace(self, scale=scale)
 
 
-@dataclass(frozen=True, eq=False)
-class RowHyperbola(RowFunction):
-    """``sum_i alpha_i sqrt(1 + ||H_i||^2)`` (eq. (4), Proposition 4.1), the conjugate of the robust F."""
+@dataclass(frozen=True)
+class PowerLoss(Loss):
+    """``r^p``, 0 < p < 2: ``psi(v) = v^{p/2}``."""
 
-    alpha: Array
-    _conjugate: Any = field(default=None, repr=False)
+    p: float = 1.0
+    singular = True
+    homogeneous = True
 
-    @property
-    def conjugate(self) -> RowSemicircle:
-        return self._conjugate or RowSemicircle(self.alpha, self)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.p < 2:
+            raise ValueError(f"p={self.p} is outside (0, 2), where the loss is robust")
 
-    def row_values(self, size2: Array, rows: slice) -> Array:
-        alpha = self.alpha[rows]
-        return alpha * namespace(alpha).sqrt(1 + size2)
+    def psi(self, v: Array) -> Array:
+        return v ** (self.p / 2)
 
-    def row_weights(self, size2: Array, rows: slice) -> Array:
-        alpha = self.alpha[rows]
-        return alpha / namespace(alpha).sqrt(1 + size2)
+    def slope(self, v: Array) -> Array:
+        return (self.p / 2) * v ** (self.p / 2 - 1)
 
-    def prox(self, H: Array, gamma: float) -> Array:
-        xp = namespace(H)
-        v = xp.sqrt(xp.sum(H * H, axis=1))
-        slope = gamma * self.alpha
-        # t + gamma alpha t / sqrt(1 + t^2) = v is concave: Newton climbs to the root from below.
-        t = newton(
-            v / (1 + slope),
-            lambda t: t + slope * t / xp.sqrt(1 + t * t) - v,
-            lambda t: 1 + slope / (1 + t * t) ** 1.5,
-            v.dtype,
-        )
-        return H * (t / xp.where(v > 0, v, xp.ones_like(v)))[:, None]
+
+@dataclass(frozen=True)
+class L1(Loss):
+    """``r``: ``psi(v) = sqrt(v)``, least absolute deviations (Proposition 4.1)."""
+
+    singular = True
+    homogeneous = True
+
+    def psi(self, v: Array) -> Array:
+        return namespace(v).sqrt(v)
+
+    def slope(self, v: Array) -> Array:
+        return 0.5 / namespace(v).sqrt(v)
+
+    def maximizer(self, h: Array, alpha: Array) -> Array:
+        return alpha * h / namespace(h).sqrt(self.c**2 + h * h)
+
+
+@dataclass(frozen=True)
+class Huber(Loss):
+    """``r^2`` up to c, then ``2 c r - c^2``: ``psi(v) = v`` up to 1, then ``2 sqrt(v) - 1``."""
+
+    def psi(self, v: Array) -> Array:
+        xp = namespace(v)
+        return xp.where(v <= 1, v, 2 * xp.sqrt(v) - 1)
+
+    def slope(self, v: Array) -> Array:
+        xp = namespace(v)
+        return 1 / xp.sqrt(xp.clip(v, 1.0, None))
+
+    def maximizer(self, h: Array, alpha: Array) -> Array:
+        xp, c = namespace(h), self.c
+        linear = alpha * h / xp.sqrt(4 * c * c + h * h)
+        inside = xp.where(h / 2 < alpha, h / 2, alpha)
+        return xp.where(4 * alpha * alpha >= 4 * c * c + h * h, linear, inside)
+
+
+@dataclass(frozen=True)
+class Log(Loss):
+    """``2 log r``: ``psi(v) = log v``, as Tyler's M-estimator; unbounded below at residual 0.
+
+    It locks onto single rows where an epsilon does not keep their residuals from 0.
+    """
+
+    singular = True
+    homogeneous = True
+
+    def psi(self, v: Array) -> Array:
+        return namespace(v).log(v)
+
+    def slope(self, v: Array) -> Array:
+        return 1 / v
+
+    def maximizer(self, h: Array, alpha: Array) -> Array:
+        return _logarithmic(h, alpha * alpha, self.c**2)
+
+
+@dataclass(frozen=True)
+class Cauchy(Loss):
+    """``log(1 + r^2/c^2)``: ``psi(v) = log(1 + v)``."""
+
+    def psi(self, v: Array) -> Array:
+        return namespace(v).log1p(v)
+
+    def slope(self, v: Array) -> Array:
+        return 1 / (1 + v)
+
+    def maximizer(self, h: Array, alpha: Array) -> Array:
+        t = _logarithmic(h, alpha * alpha + self.c**2, self.c**2)
+        return namespace(h).where(t < alpha, t, alpha)
+
+
+@dataclass(frozen=True)
+class GemanMcClure(Loss):
+    """``r^2/(c^2 + r^2)``: ``psi(v) = v/(1 + v)``; the weight falls as r^-4."""
+
+    def psi(self, v: Array) -> Array:
+        return v / (1 + v)
+
+    def slope(self, v: Array) -> Array:
+        return (1 / (1 + v)) ** 2
+
+
+@dataclass(frozen=True)
+class Welsch(Loss):
+    """``1 - exp(-r^2/c^2)``: ``psi(v) = 1 - exp(-v)``."""
+
+    def psi(self, v: Array) -> Array:
+        return -namespace(v).expm1(-v)
+
+    def slope(self, v: Array) -> Array:
+        return namespace(v).exp(-v)
+
+
+@dataclass(frozen=True)
+class Tukey(Loss):
+    """``(1 - (1 - r^2/c^2)^3)/3`` up to c, then 1/3: Tukey's biweight, which drops rows beyond c."""
+
+    tuning = 2.0
+
+    def psi(self, v: Array) -> Array:
+        return (1 - namespace(v).clip(1 - v, 0.0, None) ** 3) / 3
+
+    def slope(self, v: Array) -> Array:
+        return namespace(v).clip(1 - v, 0.0, None) ** 2
+
+
+def _logarithmic(h: Array, reach: Array, c2: float) -> Array:
+    """The root t of ``h (reach - t^2) = 2 c^2 t``, without cancellation."""
+    return h * reach / (c2 + namespace(h).sqrt(c2 * c2 + h * h * reach))
+
+
+#: The losses by name.
+LOSSES: dict[str, Loss] = {
+    "l1": L1(),
+    "lp": PowerLoss(p=0.5),
+    "huber": Huber(),
+    "log": Log(),
+    "cauchy": Cauchy(),
+    "geman_mcclure": GemanMcClure(),
+    "welsch": Welsch(),
+    "tukey": Tukey(),
+}
+
+
+def as_loss(loss: Any) -> Loss:
+    """A loss by name, or as given."""
+    if isinstance(loss, Loss):
+        return loss
+    if isinstance(loss, str) and loss in LOSSES:
+        return LOSSES[loss]
+    raise ValueError(
+        f"loss={loss!r} is unknown; choose one of {', '.join(LOSSES)}, or an instance such as "
+        "PowerLoss(p=1.5) or Huber(scale=0.1)"
+    )
