@@ -1,10 +1,11 @@
 """Principal component analysis through difference-of-convex duality.
 
 The mathematics layer speaks the paper's letters: functions, operators, ``DCProblem``,
-``FORMULATIONS`` and ``solve``. The estimators speak scikit-learn's words: ``PCA`` and ``KernelPCA``.
+``FORMULATIONS`` and ``solve``. The estimators speak scikit-learn's words: ``PCA``, ``KernelPCA``
+and ``RobustPCA``.
 """
 
-from .estimators import PCA, KernelPCA
+from .estimators import PCA, KernelPCA, RobustPCA
 from .formulations import CLASSICAL, FORMULATIONS, formulation, optimal_value
 from .functions import Ball, Function, HalfSquare, Norm, Power, Spectral
 from .losses import (
@@ -27,6 +28,7 @@ from .solvers import (
     DCA,
     IRLS,
     SOLVERS,
+    Anderson,
     ProximalGradient,
     Result,
     SimultaneousIteration,
@@ -46,6 +48,7 @@ __all__ = [
     "LOSSES",
     "PCA",
     "SOLVERS",
+    "Anderson",
     "Ball",
     "Blocks",
     "Cauchy",
@@ -69,6 +72,7 @@ __all__ = [
     "PowerLoss",
     "ProximalGradient",
     "Result",
+    "RobustPCA",
     "RowLoss",
     "RowLossConjugate",
     "SimultaneousIteration",

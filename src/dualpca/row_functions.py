@@ -7,6 +7,8 @@ from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from .functions import Function, newton
 from .linalg import Array, namespace
 from .losses import L1, Loss
@@ -86,8 +88,10 @@ class RowLoss(RowFunction):
         alpha = self.alpha[rows]
         xp = namespace(alpha)
         floor = float(xp.finfo(alpha.dtype).eps) * alpha * alpha
-        gap = alpha * alpha - size2
-        return xp.where(gap > floor, gap, floor) / self.loss.c**2
+        with np.errstate(over="ignore"):
+            gap = alpha * alpha - size2
+            v = xp.where(gap > floor, gap, floor) / self.loss.c**2
+        return xp.clip(v, None, float(xp.finfo(v.dtype).max) / 4)
 
     def row_values(self, size2: Array, rows: slice) -> Array:
         alpha = self.alpha[rows]

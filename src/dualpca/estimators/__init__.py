@@ -2,5 +2,6 @@
 
 from .kernel_pca import KernelPCA
 from .pca import PCA
+from .robust_pca import RobustPCA
 
-__all__ = ["PCA", "KernelPCA"]
+__all__ = ["PCA", "KernelPCA", "RobustPCA"]

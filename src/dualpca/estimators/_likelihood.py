@@ -13,8 +13,8 @@ from ..linalg import Array, namespace, to_numpy
 from ._data import check_same_kind, validated
 
 
-class ProbabilisticMixin:
-    """What follows from components, their variances and the variance of the noise around them."""
+class CovarianceMixin:
+    """The covariance of a model with components, their variances and noise around them."""
 
     components_: Array
     explained_variance_: Array
@@ -58,6 +58,10 @@ class ProbabilisticMixin:
     def _identity(self) -> Array:
         V = self.components_
         return namespace(V).eye(V.shape[1], dtype=V.dtype, device=device(V))
+
+
+class ProbabilisticMixin(CovarianceMixin):
+    """The likelihood of such a model: probabilistic PCA."""
 
     def score_samples(self, X: Any) -> Array:
         """The log-likelihood of each row under probabilistic PCA.

@@ -17,7 +17,7 @@ from ._data import check_same_kind, check_scores, shifted, validated
 class ScoresMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     """transform and inverse_transform from ``components_``, ``mean_`` and ``explained_variance_``."""
 
-    center: bool
+    center: Any
     whiten: bool
     components_: Array
     explained_variance_: Array
@@ -42,8 +42,12 @@ class ScoresMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return self._scores(validated(self, X, reset=False))
 
     def _scores(self, X: Any) -> Array:
-        operator = shifted(X, self.mean_) if self.center else as_operator(X)
+        operator = shifted(X, self.mean_) if self._is_centered else as_operator(X)
         return operator @ (self.components_ / self._scale()).T
+
+    @property
+    def _is_centered(self) -> bool:
+        return bool(self.center)
 
     def _scale(self) -> Array:
         """What the axes are divided by: standard deviations where whitening, else 1."""

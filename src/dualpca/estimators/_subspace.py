@@ -88,7 +88,9 @@ def leading_subspace(
         problem = as_problem("l", X)
     else:
         problem = as_problem(formulation, X if rows is None else rows)
-    result = solve_quietly(problem, as_solver(solver), s, tol=tol, max_iter=max_iter, seed=seed)
+    result = solve_quietly(
+        problem, as_solver(solver), s=s, tol=tol, max_iter=max_iter, random_state=seed
+    )
     W, operator = tested(problem, result.W)
     W = X.rmatmul(W) if operator is X.T else W
     ritz = rayleigh_ritz(X, _pad(W, s))
@@ -207,13 +209,11 @@ def as_problem(formulation: Any, X: Operator) -> DCProblem:
     return problem
 
 
-def solve_quietly(
-    problem: DCProblem, solver: Any, s: int, *, tol: float, max_iter: int, seed: int
-) -> Any:
+def solve_quietly(problem: DCProblem, solver: Any, **options: Any) -> Any:
     """:func:`solve`, leaving the warning to the estimator, which knows the final residual."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return solve(problem, solver, s=s, tol=tol, max_iter=max_iter, random_state=seed)
+        return solve(problem, solver, **options)
 
 
 def tested(problem: DCProblem, W: Array) -> tuple[Array, Operator]:

@@ -11,6 +11,7 @@ from array_api_compat import is_array_api_obj
 from .base import Operator
 from .kernel import Kernel, Representer
 from .rows import Blocks, Matrix, RowBlocked
+from .selected import Selected
 from .shifted import Shifted
 from .views import Centered, Weighted
 
@@ -21,6 +22,7 @@ __all__ = [
     "Matrix",
     "Operator",
     "Representer",
+    "Selected",
     "Weighted",
     "as_operator",
     "centered",

@@ -126,11 +126,31 @@ def scale_rows(block: Any, weights: Array) -> Any:
     return array_namespace(block).astype(weights, block.dtype, copy=False)[:, None] * block
 
 
-def row_norms(block: Any) -> Array:
+def _plain_norms(block: Any) -> Array:
     if sp.issparse(block):
         return np.sqrt(np.asarray(block.multiply(block).sum(axis=1)).ravel())
     xp = array_namespace(block)
-    return xp.sqrt(xp.sum(block * block, axis=1))
+    return xp.sqrt(xp.linalg.vecdot(block, block))
+
+
+def row_norms(block: Any) -> Array:
+    """``||x_i||`` for each row, also where squares overflow or vanish."""
+    with np.errstate(over="ignore", under="ignore"):
+        size = _plain_norms(block)
+    xp = array_namespace(size)
+    info = xp.finfo(size.dtype)
+    low, high = (info.smallest_normal / info.eps) ** 0.5, info.max**0.5 / 2
+    odd = (size < low) | (size > high)
+    if not bool(xp.any(odd)):
+        return size
+    if sp.issparse(block):
+        largest = abs(block).max(axis=1).toarray().ravel()
+    else:
+        largest = xp.max(xp.abs(block), axis=1)
+    usable = odd & (largest > 0)
+    scale = xp.where(usable, largest, xp.ones_like(largest))
+    scaled = scale_rows(block, 1 / scale)
+    return xp.where(usable, scale * _plain_norms(scaled), size)
 
 
 def moments(block: Any, weights: Array | None, exact: bool) -> tuple[Array, float]:

@@ -45,6 +45,7 @@ class RowBlocked(Operator):
         self.shape = shape
         self.dtype = dtype
         self._counter = [0] if counter is None else counter
+        self._norms: Array | None = None
 
     @abstractmethod
     def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
@@ -85,7 +86,9 @@ class RowBlocked(Operator):
         return total if len(total) > 1 else total[0]
 
     def row_norms(self) -> Array:
-        return stack(list(self._each(lambda rows, block: row_norms(block))))
+        if self._norms is None:
+            self._norms = stack(list(self._each(lambda rows, block: row_norms(block))))
+        return self._norms
 
     def column_sums(
         self, weights: Array | None = None, *, exact: bool = True

@@ -1,5 +1,6 @@
 """Solvers: iterators over problems; stopping, tracing and progress live in :func:`solve`."""
 
+from .anderson import Anderson
 from .base import Iterate, Point, Solver
 from .dca import DCA, IRLS, SimultaneousIteration
 from .proximal import ProximalGradient, ZeroFPR
@@ -10,6 +11,7 @@ __all__ = [
     "DCA",
     "IRLS",
     "SOLVERS",
+    "Anderson",
     "Iterate",
     "Point",
     "ProximalGradient",

@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ..linalg import Array, is_implicit, namespace, orthonormalize, singular_values
 from ..problem import DCProblem
+from .anderson import Anderson
 from .base import Iterate, Solver
 from .dca import DCA, IRLS, SimultaneousIteration
 from .proximal import ProximalGradient, ZeroFPR
@@ -23,6 +24,7 @@ __all__ = ["SOLVERS", "Record", "Result", "solve"]
 #: The solvers of DC problems by name, with their default options.
 SOLVERS: dict[str, Solver] = {
     "dca": DCA(),
+    "anderson": Anderson(),
     "proximal_gradient": ProximalGradient(),
     "zerofpr": ZeroFPR(),
     "simultaneous": SimultaneousIteration(),
@@ -141,7 +143,7 @@ def solve(
         W0 = problem.start(s, random_state)
     elif not is_implicit(W0):
         W0 = _complete(W0)
-    if isinstance(solver, DCA) and problem.is_dual:
+    if isinstance(solver, (DCA, Anderson)) and problem.is_dual:
         result = solve(
             problem.dual,
             solver,

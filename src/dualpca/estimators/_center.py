@@ -1,0 +1,64 @@
+"""Centres that are computed before the fit and stay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..linalg import to_numpy
+from ..operators._blocks import dense
+from ..operators.rows import RowBlocked
+from ._data import shifted
+from ._start import spatial_median
+from ._univariate import repeated
+
+#: The centres by name.
+CENTERS = ("geometric_median", "median", "mean")
+
+#: Medians of columns are taken over so many numbers at a time.
+CHUNK = 2**24
+
+
+def fixed_center(center: Any, X: RowBlocked, weights: np.ndarray | None) -> np.ndarray | None:
+    """The centre as a float64 vector; None where it is to be fitted with the subspace."""
+    d = X.shape[1]
+    if isinstance(center, str) and center == "joint":
+        return None
+    if center is None:
+        return np.zeros(d)
+    if not isinstance(center, str):
+        vector = np.asarray(center, dtype=float)
+        if vector.shape != (d,) or not np.isfinite(vector).all():
+            raise ValueError(
+                f"center has shape {vector.shape}; give {d} finite numbers, one for each feature, or "
+                f"one of 'joint', {', '.join(map(repr, CENTERS))}, None"
+            )
+        return vector
+    mass = None if weights is None else X.asarray(weights)
+    if center == "mean":
+        total = to_numpy(X.column_sums(mass)[0]).astype(float)
+        return total / (X.shape[0] if weights is None else weights.sum())
+    median = column_medians(X, weights)
+    if center == "median":
+        return median
+    return median + spatial_median(shifted(X, median), mass)
+
+
+def column_medians(X: RowBlocked, weights: np.ndarray | None) -> np.ndarray:
+    """The median of each column, some columns at a time."""
+    N, d = X.shape
+    width = max(1, CHUNK // max(N, 1))
+    parts = []
+    for first in range(0, d, width):
+        columns = np.concatenate(
+            [
+                to_numpy(dense(block[:, first : first + width])).astype(float)
+                for _, block in X._read()
+            ]
+        )
+        if weights is None:
+            parts.append(np.median(columns, axis=0))
+        else:
+            parts.append([np.median(repeated(column, weights)) for column in columns.T])
+    return np.concatenate(parts)

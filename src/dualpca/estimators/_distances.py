@@ -1,0 +1,166 @@
+"""Score and orthogonal distances, their cut-offs, and the robust scatter of scores."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import chdtr
+
+from ..linalg import Array, fix_signs, namespace, to_numpy
+from ..operators import Operator
+from ..operators._blocks import row_norms, stack
+from ..operators.rows import RowBlocked
+from ._data import shifted
+from ._univariate import bulk, chi2_quantile, cutoff, location_scale, repeated
+
+#: Scores within this quantile of chi-squared enter the scatter.
+INNER = 0.975
+
+#: The first location and scale of each coordinate come from at most so many rows.
+FEW = 5000
+
+#: A residual below this share of the row is computed from its entries: the difference of squares
+#: would keep too few digits of it.
+SMALL = 3e-2
+
+
+def scores_and_distances(X: Operator, V: Array) -> tuple[Array, Array]:
+    """``X V`` and ``||x_i - V V^T x_i||``: one pass over rows that are centred already."""
+    if not isinstance(X, RowBlocked) or X.sparse:
+        Y = X @ V
+        return Y, _between(X.row_norms(), Y)
+
+    def part(rows: slice, block: Any) -> tuple[Array, Array]:
+        Y, size = block @ V, row_norms(block)
+        rest = _between(size, Y)
+        xp = namespace(Y)
+        small = rest < SMALL * size
+        if bool(xp.any(small)):
+            close = block[small]
+            for _ in range(2):  # twice, as the first difference cancels what V is off orthonormal
+                close = close - (close @ V) @ V.T
+            rest[small] = row_norms(close)
+        return Y, rest
+
+    scores, distances = zip(*X._each(part), strict=True)
+    return stack(list(scores)), stack(list(distances))
+
+
+def _between(size: Array, Y: Array) -> Array:
+    """``sqrt(size^2 - ||y||^2)`` without squares, which might overflow."""
+    xp = namespace(size)
+    inside = row_norms(Y)
+    inside = xp.where(inside < size, inside, size)
+    return xp.sqrt(size - inside) * xp.sqrt(size + inside)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The rows beside a subspace: scores, distances, and the bulk of the distances of good rows."""
+
+    center: np.ndarray
+    V: Array
+    scores: Array
+    orthogonal: Array
+    location: float
+    scale: float
+    floor: float
+
+    def cutoff(self, q: float) -> float:
+        """The q-quantile of the orthogonal distances of good rows, not below rounding."""
+        return max(cutoff(self.location, self.scale, q), self.floor)
+
+    @property
+    def flat(self) -> bool:
+        """Whether no row leaves the subspace, so that distances from it tell nothing."""
+        xp = namespace(self.orthogonal)
+        return float(xp.max(self.orthogonal)) <= self.floor
+
+
+def measure(
+    X: RowBlocked, center: np.ndarray, V: Array, h: int, weights: np.ndarray | None, spread: float
+) -> Measured:
+    """Scores and distances of all rows: one pass."""
+    scores, orthogonal = scores_and_distances(shifted(X, center), V)
+    location, scale = bulk(to_numpy(orthogonal).astype(float), h, weights)
+    eps = float(namespace(V).finfo(V.dtype).eps)
+    floor = 64 * eps * (spread + float(np.linalg.norm(center)))
+    return Measured(center, V, scores, orthogonal, location, scale, floor)
+
+
+def robust_scatter(
+    T: np.ndarray, weights: np.ndarray | None, fixed: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Location and covariance of the scores T (n x k), reweighted twice from coordinatewise ones.
+
+    First each coordinate by itself (:func:`location_scale`); then mean and covariance of the rows
+    within the INNER quantile of chi-squared, their squared distances brought to its median. Location 0
+    where ``fixed``. With fewer than 5 k rows the coordinates stay by themselves.
+    """
+    n, k = T.shape
+    few = np.linspace(0, n, min(n, FEW), endpoint=False).astype(int)
+    mass = np.ones(n) if weights is None else weights
+    wide = np.stack([repeated(t, None if weights is None else mass[few]) for t in T[few].T])
+    location, scale = location_scale(wide, wide.shape[1] // 2 + 1)
+    location = np.zeros(k) if fixed else location
+    covariance = np.diag(scale**2)
+    if n < 5 * k:
+        return location, covariance
+    cut = chi2_quantile(INNER, k)
+    factor = INNER / float(chdtr(k + 2, cut))
+    for _ in range(2):
+        distance2 = squared_distances(T - location, covariance)
+        middle = float(np.median(repeated(distance2, weights)))
+        if not 0 < middle < math.inf:
+            break
+        inner = mass * (distance2 * (chi2_quantile(0.5, k) / middle) <= cut)
+        total = float(inner.sum())
+        if total <= 2 * k:
+            break
+        location = location if fixed else inner @ T / total
+        centred = T - location
+        covariance = factor * (centred.T * inner) @ centred / total
+    return location, covariance
+
+
+def squared_distances(T: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+    """``t^T C^+ t`` for each row, directions without variance left out."""
+    values, P = np.linalg.eigh(covariance)
+    some = values > max(values[-1], 0.0) * 1e-12
+    if not some.any():
+        return np.zeros(len(T))
+    with np.errstate(over="ignore"):
+        return (((T @ P[:, some]) / np.sqrt(values[some])) ** 2).sum(axis=1)
+
+
+@dataclass(frozen=True)
+class Components:
+    """Axes by decreasing robust variance, the centre, and the variance around the subspace."""
+
+    V: np.ndarray
+    variances: np.ndarray
+    center: np.ndarray
+    rest: float
+    score_distances: np.ndarray
+
+
+def ordered(found: Measured, q: float, weights: np.ndarray | None, fixed: bool) -> Components:
+    """The eigenvectors of the robust scatter of the scores of good rows."""
+    orthogonal = to_numpy(found.orthogonal).astype(float)
+    good = orthogonal <= found.cutoff(q)
+    mass = None if weights is None else weights[good]
+    scores = to_numpy(found.scores).astype(float)
+    location, covariance = robust_scatter(scores[good], mass, fixed)
+    variances, P = np.linalg.eigh(covariance)
+    V0 = to_numpy(found.V).astype(float)
+    V = V0 @ P[:, ::-1]
+    return Components(
+        V * fix_signs(V)[None, :],
+        np.clip(variances[::-1], 0.0, None),
+        found.center + V0 @ location,
+        float(np.average(orthogonal[good] ** 2, weights=mass)),
+        np.sqrt(squared_distances(scores - location, covariance)),
+    )

@@ -1,0 +1,235 @@
+"""The fit of robust PCA: DCA on the rows and their centre, then flag and refit."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..formulations import robust
+from ..linalg import Array, namespace, norm, orthonormalize, to_numpy
+from ..losses import Loss
+from ..operators import Centered, Kernel, Matrix, Operator, Selected, Weighted, centered
+from ..operators.rows import RowBlocked
+from ..operators.shifted import Shifted
+from ..problem import DCProblem
+from ..solvers.solve import as_solver, outside
+from ._start import Start, half
+from ._subspace import leading_subspace, solve_quietly
+from ._univariate import bulk
+
+#: The most rounds of fitting the subspace and moving the centre.
+ROUNDS = 10
+
+#: The loss is scaled to this many scales above the centre of the good rows' residuals.
+ABOVE = 2.0
+
+#: A refit stands where it raises the loss of the fit by no more than this share.
+GUARD = 0.05
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A centre c, an orthonormal W, the weight of each row in the loss, and what it took."""
+
+    center: np.ndarray
+    W: Array
+    weights: np.ndarray
+    residual: float
+    converged: bool
+    iterations: int
+
+
+def recentred(X: RowBlocked, center: np.ndarray, spread: float) -> Operator:
+    """``X - 1 c^T``: implicit where that keeps the digits of rows of size ``spread``, else explicit."""
+    size2 = float(center @ center)
+    if size2 == 0:
+        return X
+    limit = 4.0 if "float32" in str(X.dtype) else 1e3
+    column = center[:, None]
+    if X.sparse or size2 <= limit * spread**2:
+        return Centered(X, X.asarray(column))
+    return Shifted(X, column)
+
+
+def row_scales(norms: Array, normalize: bool, size: float) -> Array | None:
+    """``1/||x_i - c||``, 0 for a row that is the centre but for rounding; None for raw rows."""
+    if not normalize:
+        return None
+    xp = namespace(norms)
+    floor = 8 * float(xp.finfo(norms.dtype).eps) * size
+    some = norms > max(floor, float(xp.finfo(norms.dtype).smallest_normal))
+    return xp.where(some, 1 / xp.where(some, norms, xp.ones_like(norms)), xp.zeros_like(norms))
+
+
+def scaled_loss(loss: Loss, sample: Matrix, start: Start, normalize: bool) -> Loss:
+    """The loss with a scale from the residuals of the sample's good rows at the start."""
+    if loss.homogeneous or loss.scale is not None:
+        return loss
+    residuals = relative_residuals(sample, start.center, start.W, start.center, normalize)
+    location, scale = bulk(residuals, half(sample.shape[0], start.W.shape[1]))
+    c = loss.tuning * max(location + ABOVE * scale, 0.0) ** 1.5
+    typical = 1.0 if normalize else float(np.median(sample.row_norms()))
+    # Squared residuals are differences of squares, exact to eps of those.
+    return loss.at(max(c, 1e-6 * typical, np.finfo(float).tiny))
+
+
+def relative_residuals(
+    X: Matrix, center: np.ndarray, W: np.ndarray, origin: np.ndarray, normalize: bool
+) -> np.ndarray:
+    """``||(I - W W^T)(x_i - c)||`` over ``||x_i - origin||``, or as they are."""
+    view = Centered(X, center[:, None])
+    Y = view @ W
+    size = view.row_norms()
+    residual = np.sqrt(np.clip(size**2 - (Y * Y).sum(axis=1), 0.0, None))
+    if not normalize:
+        return residual
+    scales = row_scales(Centered(X, origin[:, None]).row_norms(), True, float(np.median(size)))
+    return residual * scales
+
+
+def fit_rows(
+    X: RowBlocked,
+    start: Start,
+    *,
+    loss: Loss,
+    normalize: bool,
+    joint: bool,
+    solver: Any,
+    dual: bool,
+    mass: Array | None,
+    tol: float,
+    max_iter: int,
+    spread: float,
+) -> Fit:
+    """``minimize sum_i m_i rho(a_i ||(I - W W^T)(x_i - c)||)`` over W, and over c where ``joint``.
+
+    ``a_i`` is 1, or 1/||x_i - c_0|| with the centre c_0 of the start. In turns: W by DCA (Algorithm 5, or
+    6 where ``dual``) with c fixed, and c as the mean of the rows by their weights, which lowers the
+    objective too; until c stays.
+    """
+    base = recentred(X, start.center, spread)
+    size = spread + math.sqrt(float(start.center @ start.center))
+    scales = row_scales(base.row_norms(), normalize, size)
+    W, delta = base.asarray(start.W), base.asarray(np.zeros((X.shape[1], 1)))
+    iterations = 0
+    for round in range(ROUNDS):
+        view = Centered(base, delta) if round else base
+        rows = view if scales is None else Weighted(view, scales)
+        problem = robust(rows, loss=loss, mass=mass)
+        options = {"tol": tol, "max_iter": max(1, max_iter - iterations)}
+        if dual:
+            kernel = Kernel.linear(rows)
+            result = solve_quietly(
+                replace(problem, X=kernel), solver, W0=kernel.rmatmul(rows @ W), **options
+            )
+            W = rows.rmatmul(result.W.coefficients)
+        else:
+            result = solve_quietly(problem, solver, W0=W, **options)
+            W = result.W
+        W = orthonormalize(W)
+        iterations += result.iterations
+        shift, weights = weighted_mean(problem, scales, W)
+        if not joint or iterations >= max_iter:
+            break
+        delta = delta + shift
+        if norm(shift - W @ (W.T @ shift)) <= tol * spread:
+            break
+    center = start.center + to_numpy(delta)[:, 0].astype(float)
+    return Fit(center, W, weights, result.residual, result.converged, iterations)
+
+
+def weighted_mean(problem: DCProblem, scales: Array | None, W: Array) -> tuple[Array, np.ndarray]:
+    """The mean of the rows by their weights in the loss, and the weights: one pass."""
+    found: dict[int, np.ndarray] = {}
+
+    def row_map(Y: Array, rows: slice) -> tuple[Array, Array]:
+        w = problem.F.weights(Y, rows)  # type: ignore[attr-defined]
+        found[rows.start or 0] = to_numpy(w)
+        a = w if scales is None else w * scales[rows]
+        return a[:, None], namespace(w).sum(a if scales is None else a * scales[rows])
+
+    total, mass = problem.X.sweep(W, row_map)
+    weights = np.concatenate([found[first] for first in sorted(found)]).astype(float)
+    return total / mass if float(mass) > 0 else total, weights
+
+
+def refit(
+    X: RowBlocked,
+    keep: np.ndarray,
+    s: int,
+    *,
+    center: np.ndarray | None,
+    weights: np.ndarray | None,
+    spread: float,
+    tol: float,
+    seed: int,
+) -> tuple[np.ndarray, Array]:
+    """Mean and principal subspace of the rows that are kept; about ``center`` where it is given."""
+    chosen = Selected(X, keep)
+    mass = None if weights is None else X.asarray(weights[keep])
+    if center is None:
+        view = centered(chosen, mass)
+        center = to_numpy(view.center)[:, 0].astype(float)  # type: ignore[attr-defined]
+    else:
+        view = recentred(chosen, center, spread)
+    if mass is not None:
+        view = Weighted(view, namespace(mass).sqrt(mass))
+    found = leading_subspace(
+        view,
+        s,
+        dense=False,
+        energy=view.energy(),
+        solver="auto",
+        formulation=None,
+        tol=tol,
+        max_iter=1000,
+        seed=seed,
+    )
+    return center, found.ritz.V
+
+
+def mean_loss(
+    sample: Matrix, loss: Loss, start: Start, center: np.ndarray, W: np.ndarray, normalize: bool
+) -> float:
+    """The loss of the sample's rows at another centre and subspace, on average."""
+    residuals = relative_residuals(sample, center, W, start.center, normalize)
+    floor = 1e-6 * float(np.median(residuals)) + np.finfo(float).tiny if loss.singular else 0.0
+    return float(loss.psi((residuals / loss.c) ** 2 + floor**2).mean())
+
+
+def robust_solver(solver: Any, s: int, d: int) -> tuple[Any, bool]:
+    """The solver of that name, and whether it runs on the dual."""
+    if not isinstance(solver, str):
+        return as_solver(solver), False
+    if solver == "dual":
+        return as_solver("dca"), True
+    name = ("irls" if d <= 2 * s else "anderson") if solver == "auto" else solver
+    return as_solver(name), False
+
+
+#: Starts disagree where their nearest halves share less than this of the rows.
+DISAGREE = 0.7
+
+
+def warn_of_doubt(model: Any, nearness: float) -> None:
+    """Say where the fit may not be of the data: most rows flagged, or starts that disagree."""
+    share = float(model.outliers_.mean())
+    if share > 0.5 and model.contamination == "auto":
+        warnings.warn(
+            f"{share:.0%} of the rows are flagged: more than half, so that what is called an "
+            "outlier here may be the data; look at the outlier map, or try another n_components",
+            UserWarning,
+            stacklevel=outside(),
+        )
+    if model.agreement_ < DISAGREE and nearness > 0.9:
+        warnings.warn(
+            "two starts found subspaces that fit about equally well, each another half of the rows "
+            f"({model.agreement_:.0%} in common); try another n_components, or compare the fits of "
+            "init='stahel_donoho' and init='spherical'",
+            UserWarning,
+            stacklevel=outside(),
+        )

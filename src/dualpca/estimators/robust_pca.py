@@ -1,0 +1,356 @@
+"""Robust PCA with scikit-learn's face."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
+
+from ..linalg import Array, to_numpy
+from ..losses import LOSSES, Loss, as_loss
+from ..operators import Centered, Selected, as_operator
+from ..operators.rows import RowBlocked
+from ._center import CENTERS, fixed_center
+from ._data import check_number, checked_weights, seed, validated
+from ._distances import Measured, measure, ordered
+from ._likelihood import CovarianceMixin
+from ._outliers import OutlierScoresMixin
+from ._robust import (
+    GUARD,
+    fit_rows,
+    mean_loss,
+    refit,
+    robust_solver,
+    scaled_loss,
+    warn_of_doubt,
+)
+from ._scores import ScoresMixin
+from ._start import (
+    STARTS,
+    Start,
+    as_starts,
+    best_start,
+    half,
+    number_of_components,
+    scree,
+    take_sample,
+)
+from ._subspace import warn_above
+from ._univariate import chi2_quantile
+
+__all__ = ["RobustPCA"]
+
+#: The quantile of the cut-offs on the outlier map, as in ROBPCA.
+MAP = 0.975
+
+
+class RobustPCA(OutlierScoresMixin, CovarianceMixin, ScoresMixin, BaseEstimator):
+    """PCA that bad rows do not move, and that says which rows are bad.
+
+    It minimises ``sum_i rho(||(I - W W^T)(x_i - c)||)`` over an orthonormal W and a centre c, the robust
+    problem of the paper (Proposition 4.1) with any loss ``rho(r) = psi(r^2)``, psi concave, by DCA from a
+    robust start; then flags the rows that are far from the subspace and fits the others once more.
+
+    Parameters
+    ----------
+    n_components : int, float or None
+        How many components: a number; the fraction of the robust variance to explain (0 < f < 1); or
+        None, the fewest that hold 80 % of it, at most 10 (see :meth:`scree`).
+    loss : str or Loss
+        "l1" (the paper's), "lp", "huber", "log", "cauchy", "geman_mcclure", "welsch", "tukey", or an
+        instance such as ``Huber(scale=0.1)``. Scales that are not given are set from the residuals of
+        the good rows at the start.
+    normalize : bool
+        Divide each row by its distance from the centre ("spherized" rows), so that its loss does not
+        depend on its norm.
+    center : {"joint", "geometric_median", "median", "mean"}, None or array of shape (n_features,)
+        "joint" fits the centre together with the subspace; the others are computed first and stay; None
+        is no centring, as in the paper.
+    init : str, array of shape (n_components, n_features), or list of those
+        "stahel_donoho" (the least outlying half of the rows, over directions through pairs of rows),
+        "spherical" (PCA of spherized rows), "pca", "random", components, or several of them: each is
+        concentrated on its nearest half of the rows, and the best is taken. "auto" is the first two.
+        Starts see a sample of at most 2000 rows.
+    refit : bool
+        Flag the rows far from the subspace and replace centre and subspace by those of the others,
+        unless that raises the loss by more than 5 %.
+    solver : {"auto", "anderson", "dca", "irls", "dual"} or solver
+        DCA with Anderson acceleration, DCA (Algorithm 5), IRLS, or DCA on the dual (Algorithm 6), which
+        finds the same subspace. "auto" is IRLS where there are at most twice as many features as
+        components, else Anderson.
+    quantile : float
+        Rows are flagged beyond this quantile of the distances of good rows.
+    contamination : "auto" or float
+        The share of the training rows to flag, instead of by ``quantile``.
+    tol : float
+        The relative residual of DCA to reach, and of the centre; statistical errors are larger.
+    max_iter : int
+        The most iterations; a ConvergenceWarning tells the residual reached.
+    random_state : int, RandomState instance or None
+        The seed of the sample and of the directions.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components, n_features)
+        Axes by decreasing robust variance; in each the entry of largest magnitude is positive.
+    explained_variance_, explained_variance_ratio_ : arrays of shape (n_components,)
+        Variances of the scores of good rows, consistent for normal data.
+    mean_ : array of shape (n_features,)
+        The robust centre; zeros where ``center=None``.
+    noise_variance_ : float
+        The mean variance of good rows in the directions left out.
+    weights_ : array of shape (n_samples,)
+        The weight of each training row in the loss before the refit, the largest being 1.
+    score_distances_, orthogonal_distances_ : arrays of shape (n_samples,)
+        The two distances of the training rows.
+    score_cutoff_, orthogonal_cutoff_ : float
+        ROBPCA's cut-offs of both at 0.975, for the outlier map.
+    offset_ : float
+        Rows with ``score_samples(X) < offset_`` are flagged.
+    outliers_ : bool array of shape (n_samples,)
+        The training rows that are flagged.
+    flags_by_ : str
+        "orthogonal", or "score" where no row has an orthogonal distance.
+    refitted_ : bool
+        Whether the refit stood.
+    start_ : str
+        The start that was taken.
+    agreement_ : float
+        The share of the nearest half of the rows that the starts have in common: 1 where they agree.
+    loss_ : Loss
+        The loss with its scale.
+    n_components_, n_samples_, n_features_in_, n_iter_, n_passes_ : int
+    residual_ : float
+        The relative residual that DCA reached.
+
+    Notes
+    -----
+    The paper's Algorithm 5 is ``RobustPCA(k, loss="l1", normalize=False, center=None, init="random",
+    refit=False, solver="dca")``, and Algorithm 6 the same with ``solver="dual"``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca import RobustPCA
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((200, 2)) @ rng.standard_normal((2, 10))
+    >>> X += 0.1 * rng.standard_normal(X.shape)
+    >>> X[:40] += 5 * rng.standard_normal((40, 10))
+    >>> model = RobustPCA(n_components=2, random_state=0).fit(X)
+    >>> int(model.outliers_[:40].sum()), int(model.outliers_[40:].sum())
+    (40, 0)
+    >>> model.transform(X).shape
+    (200, 2)
+    """
+
+    _parameter_constraints = {  # noqa: RUF012
+        "n_components": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(RealNotInt, 0, 1, closed="neither"),
+            None,
+        ],
+        "loss": [StrOptions(set(LOSSES)), Loss],
+        "normalize": ["boolean"],
+        "center": [StrOptions({"joint", *CENTERS}), "array-like", None],
+        "init": [StrOptions({"auto", *STARTS}), "array-like", list, tuple],
+        "refit": ["boolean"],
+        "solver": [StrOptions({"auto", "anderson", "dca", "irls", "dual"}), callable],
+        "quantile": [Interval(Real, 0, 1, closed="neither")],
+        "contamination": [StrOptions({"auto"}), Interval(Real, 0, 0.5, closed="right")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+
+    whiten = False
+
+    def __init__(
+        self,
+        n_components: int | float | None = None,
+        *,
+        loss: Any = "geman_mcclure",
+        normalize: bool = True,
+        center: Any = "joint",
+        init: Any = "auto",
+        refit: bool = True,
+        solver: Any = "auto",
+        quantile: float = 0.999,
+        contamination: Any = "auto",
+        tol: float = 1e-3,
+        max_iter: int = 300,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.loss = loss
+        self.normalize = normalize
+        self.center = center
+        self.init = init
+        self.refit = refit
+        self.solver = solver
+        self.quantile = quantile
+        self.contamination = contamination
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    @property
+    def _is_centered(self) -> bool:
+        return self.center is not None
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> RobustPCA:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame or memory map of shape (n_samples, n_features)
+        y : ignored
+        sample_weight : array of shape (n_samples,), optional
+            How often each row counts: a weight of 2 is the row twice, 0 leaves it out.
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        check_number(self.n_components)
+        X = validated(self, X, reset=True, rows=2)
+        whole = as_operator(X)
+        assert isinstance(whole, RowBlocked)
+        weights = checked_weights(sample_weight, whole)
+        present = np.ones(whole.shape[0], dtype=bool)
+        rows: RowBlocked = whole
+        if weights is not None:
+            weights = to_numpy(weights).astype(float)
+            present = weights > 0
+            weights = weights[present]
+            rows = whole if present.all() else Selected(whole, present)
+        rng = np.random.default_rng(seed(self.random_state))
+        fixed = fixed_center(self.center, rows, weights)
+        sample, origin = take_sample(rows, weights, rng)
+        about = None if fixed is None else fixed - origin
+        s = number_of_components(self.n_components, sample, about, rng)
+        starts = as_starts(self.init, s, rows.shape[1])
+        start, self.agreement_, nearness = best_start(sample, starts, s, about, rng)
+        self.loss_ = scaled_loss(as_loss(self.loss), sample, start, self.normalize)
+        self.start_ = start.name
+        spread = float(np.median(Centered(sample, start.center[:, None]).row_norms()))
+        solver, dual = robust_solver(self.solver, s, rows.shape[1])
+        fit = fit_rows(
+            rows,
+            Start(start.name, start.center + origin, start.W),
+            loss=self.loss_,
+            normalize=self.normalize,
+            joint=fixed is None,
+            solver=solver,
+            dual=dual,
+            mass=None if weights is None else rows.asarray(weights),
+            tol=self.tol,
+            max_iter=self.max_iter,
+            spread=spread,
+        )
+        warn_above(fit.residual, self.tol, type(self).__name__, self.max_iter)
+
+        def measured(center: np.ndarray, V: Array) -> Measured:
+            return measure(rows, center, V, half(rows.shape[0], s), weights, spread)
+
+        def loss(center: np.ndarray, V: Array) -> float:
+            W = to_numpy(V).astype(float)
+            return mean_loss(sample, self.loss_, start, center - origin, W, self.normalize)
+
+        found = measured(fit.center, fit.W)
+        good = to_numpy(found.orthogonal) <= found.cutoff(self.quantile)
+        self.refitted_ = False
+        if self.refit and not found.flat and good.sum() > 2 * s:
+            center, V = refit(
+                rows,
+                good,
+                s,
+                center=fixed,
+                weights=weights,
+                spread=spread,
+                tol=min(self.tol, 1e-4),
+                seed=int(rng.integers(2**31)),
+            )
+            before = loss(fit.center, fit.W)
+            self.refitted_ = bool(loss(center, V) <= before + GUARD * abs(before))
+            found = measured(center, V) if self.refitted_ else found
+        self.residual_, self.n_iter_ = fit.residual, fit.iterations
+        self._set(found, rows, weights, fixed is not None)
+        by_row = fit.weights if weights is None else fit.weights / weights
+        self._describe(whole, found, present, by_row)
+        warn_of_doubt(self, nearness)
+        return self
+
+    def scree(self, X: Any, sample_weight: Any = None) -> np.ndarray:
+        """Robust variances along all axes, to choose ``n_components`` from; nothing is fitted.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame or memory map of shape (n_samples, n_features)
+        sample_weight : array of shape (n_samples,), optional
+
+        Returns
+        -------
+        variances : array, decreasing
+            Of the least outlying half of the rows (of a sample of at most 2000), in their principal
+            axes.
+        """
+        self._validate_params()
+        rows = as_operator(validated(self, X, reset=True, rows=2))
+        assert isinstance(rows, RowBlocked)
+        weights = checked_weights(sample_weight, rows)
+        weights = None if weights is None else to_numpy(weights).astype(float)
+        rng = np.random.default_rng(seed(self.random_state))
+        fixed = fixed_center(self.center, rows, weights)
+        sample, origin = take_sample(rows, weights, rng)
+        return scree(sample, None if fixed is None else fixed - origin, rng)
+
+    def _set(
+        self,
+        found: Measured,
+        rows: RowBlocked,
+        weights: np.ndarray | None,
+        fixed: bool,
+    ) -> None:
+        """Components in order of their robust variances, and the variance around them."""
+        parts = ordered(found, self.quantile, weights, fixed)
+        total = float(parts.variances.sum()) + parts.rest
+        d, s = parts.V.shape
+        self.n_components_ = s
+        self.components_ = rows.asarray(np.ascontiguousarray(parts.V.T))
+        self.explained_variance_ = rows.asarray(parts.variances)
+        self.explained_variance_ratio_ = rows.asarray(parts.variances / (total or 1.0))
+        self.noise_variance_ = parts.rest / (d - s) if d > s else 0.0
+        self.mean_ = rows.asarray(parts.center)
+        self.orthogonal_cutoff_ = found.cutoff(MAP)
+        self.score_cutoff_ = chi2_quantile(MAP, s) ** 0.5
+        self.flags_by_ = "score" if found.flat else "orthogonal"
+        self.score_distances_ = rows.asarray(parts.score_distances)
+        self.orthogonal_distances_ = found.orthogonal
+
+    def _describe(
+        self, whole: RowBlocked, found: Measured, present: np.ndarray, weights: np.ndarray
+    ) -> None:
+        """What there is to say of each training row, those of weight 0 included."""
+        N, s = whole.shape[0], self.n_components_
+        self.n_samples_ = N
+        self.weights_ = np.zeros(N)
+        self.weights_[present] = weights / max(float(weights.max(initial=0.0)), 1e-300)
+        if not present.all():
+            self.score_distances_, self.orthogonal_distances_ = self._distances(whole)
+        by_score = self.flags_by_ == "score"
+        scores = -(self.score_distances_ if by_score else self.orthogonal_distances_)
+        limit = chi2_quantile(self.quantile, s) ** 0.5 if by_score else found.cutoff(self.quantile)
+        self._set_offset(self.contamination, limit, scores)
+        self.outliers_ = to_numpy(scores) < self.offset_
+        self.n_passes_ = whole.passes
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.array_api_support = True
+        return tags

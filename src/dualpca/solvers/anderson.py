@@ -1,0 +1,92 @@
+"""DCA with memory: safeguarded Anderson acceleration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..linalg import Array, inner
+from ..problem import DCProblem
+from .base import Iterate, Point
+
+__all__ = ["Anderson"]
+
+
+@dataclass(frozen=True)
+class Anderson:
+    """``T(W) - sum_j gamma_j (T(W_j+1) - T(W_j))``, T a step of DCA (Section 2.3).
+
+    gamma minimises the same combination of the residuals ``T(W_j) - W_j`` (type II; Walker and Ni
+    2011). The combination is mapped back to the domain of G by ``dG*`` where G is an indicator, as the
+    spectral ball of PCA and robust PCA. A point that is no better than the last one gives way to the
+    plain step of DCA, so the objective never rises; that costs a pass.
+
+    Parameters
+    ----------
+    memory : int
+        How many differences are kept.
+    """
+
+    memory: int = 8
+
+    def __call__(self, problem: DCProblem, W: Array) -> Iterator[Iterate]:
+        step = problem.G.conjugate.subgradient
+        point, past = Point(problem, W), _Past(self.memory)
+        while True:
+            plain = step(point.Z)
+            mixed = past.mix(point.W, plain)
+            trial = None
+            if mixed is not None:
+                trial = Point(problem, step(mixed) if problem.G.indicator else mixed)
+            if trial is None or not _no_worse(trial.objective, point.objective, trial.W.dtype):
+                if trial is not None:
+                    past = _Past(self.memory)
+                    past.mix(point.W, plain)
+                trial = Point(problem, plain)
+            point = trial
+            yield Iterate(point)
+
+
+def _no_worse(new: float, old: float, dtype: object) -> bool:
+    """Whether an objective has not risen, rounding of the sum aside."""
+    eps = float(np.finfo("float32" if "float32" in str(dtype) else "float64").eps)
+    return new <= old + 4 * eps * abs(old)
+
+
+class _Past:
+    """Differences of the residuals and of the images of the last steps, and their Gram matrix."""
+
+    def __init__(self, memory: int) -> None:
+        self.memory = memory
+        self.residuals: list[Array] = []
+        self.images: list[Array] = []
+        self.gram = np.zeros((0, 0))
+        self.last: tuple[Array, Array] | None = None
+
+    def mix(self, W: Array, image: Array) -> Array | None:
+        """The next point; None while there is nothing to mix with."""
+        residual = image - W
+        if self.last is not None:
+            self._append(residual - self.last[0], image - self.last[1])
+        self.last = (residual, image)
+        if not self.residuals:
+            return None
+        right = np.array([inner(difference, residual) for difference in self.residuals])
+        gamma = np.linalg.lstsq(self.gram, right, rcond=1e-10)[0]
+        for weight, difference in zip(gamma.tolist(), self.images, strict=True):
+            image = image - difference * weight
+        return image
+
+    def _append(self, residual: Array, image: Array) -> None:
+        if len(self.residuals) == self.memory:
+            self.residuals, self.images = self.residuals[1:], self.images[1:]
+            self.gram = self.gram[1:, 1:]
+        self.residuals.append(residual)
+        self.images.append(image)
+        row = np.array([inner(other, residual) for other in self.residuals])
+        size = len(row)
+        gram = np.zeros((size, size))
+        gram[:-1, :-1], gram[-1, :], gram[:, -1] = self.gram, row, row
+        self.gram = gram
