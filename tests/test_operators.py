@@ -14,7 +14,7 @@ from array_api_compat import array_namespace, device
 
 from dualpca import Blocks, Centered, Kernel, Matrix, Weighted, as_operator, centered
 from dualpca.linalg import cross, gram, inner, is_implicit, norm
-from dualpca.operators import _blocks
+from dualpca.operators import Selected, _blocks
 from dualpca.operators.base import Transposed
 from dualpca.operators.rows import RowBlocked
 from dualpca.operators.shifted import Shifted
@@ -98,6 +98,13 @@ def loaded(A):
     return X, dense.astype(np.float64)
 
 
+def selected(X, dense):
+    """Some of the rows: none of the first three, then about two in three."""
+    keep = np.random.default_rng(0).random(len(dense)) < 0.66
+    keep[:3] = False
+    return Selected(X, keep), dense[keep]
+
+
 #: Data by name: a factory of (operator, the same matrix in float64 numpy).
 PLAIN = {
     "numpy-C": lambda rng, tmp: of(normal(rng)),
@@ -146,6 +153,14 @@ PLAIN = {
     ),
     "memmap-int": lambda rng, tmp: of(memory_map(rng.integers(-5, 6, (N, D)), tmp)),
     "memmap-F": lambda rng, tmp: of(memory_map(np.asfortranarray(normal(rng)), tmp)),
+    "selected-numpy": lambda rng, tmp: selected(*of(normal(rng))),
+    "selected-float32": lambda rng, tmp: selected(*of(normal(rng, "float32"))),
+    "selected-torch": lambda rng, tmp: selected(*of(torch.asarray(normal(rng)))),
+    "selected-strict": lambda rng, tmp: selected(*of(strict(normal(rng), "device1"))),
+    "selected-csr": lambda rng, tmp: selected(*of(sparse(rng))),
+    "selected-csc": lambda rng, tmp: selected(*of(sparse(rng, sp.csc_array))),
+    "selected-blocks": lambda rng, tmp: selected(*blocks_of(normal(rng))),
+    "selected-memmap": lambda rng, tmp: selected(*of(memory_map(normal(rng), tmp))),
 }
 
 
@@ -503,7 +518,7 @@ def as_seen(X, W):
 @pytest.mark.parametrize("name", [name for name in CENTRED if name.startswith("mean-")])
 def test_centred_columns_sum_to_zero(name, folder):
     X, _, _ = make(name, 0, folder)
-    ones = X.asarray(np.ones((N, 1)))
+    ones = X.asarray(np.ones((X.shape[0], 1)))
     raw = OPERATORS[name.removeprefix("mean-")](np.random.default_rng(0), folder)[1]
     sums = to_numpy(X.T @ ones)
     assert np.abs(sums).max() <= 20 * eps(X) * np.abs(raw).sum(axis=0).max()
@@ -534,7 +549,7 @@ SPARSE = [name for name in UPRIGHT if any(k in name for k in ("csr", "csc", "coo
 def test_sparse_data_is_never_densified(name, folder, monkeypatch):
     """Only products may become dense arrays; the data, its blocks and their transposes may not."""
     X, _, rng = make(name, 0, folder)
-    W, H = rng.standard_normal((D, S)), rng.standard_normal((N, S))
+    W, H = rng.standard_normal((D, S)), rng.standard_normal((X.shape[0], S))
 
     def guard(method):
         def guarded(self, *args, **kwargs):
@@ -550,12 +565,12 @@ def test_sparse_data_is_never_densified(name, folder, monkeypatch):
     with pytest.raises(AssertionError, match="densified"):
         sp.csr_array((3, D)).toarray()
     Xc = centered(X)
-    for Y in (X, Xc, Weighted(Xc, X.asarray(rng.random(N)))):
+    for Y in (X, Xc, Weighted(Xc, X.asarray(rng.random(X.shape[0])))):
         for result in (Y @ W, Y.T @ H, Y.sweep(W), Y.sweep(W, row_map), Y.T.sweep(H)):
             assert isinstance(result, np.ndarray)
         assert isinstance(Y.row_norms(), np.ndarray)
         assert isinstance(Y.gram(), np.ndarray)
-        assert isinstance(Y.gram(rng.random(N)), np.ndarray)
+        assert isinstance(Y.gram(rng.random(X.shape[0])), np.ndarray)
         assert isinstance(Y.kernel(), np.ndarray)
         assert Y.energy() > 0
 

@@ -53,7 +53,7 @@ def column_medians(X: RowBlocked, weights: np.ndarray | None) -> np.ndarray:
     for first in range(0, d, width):
         columns = np.concatenate(
             [
-                to_numpy(dense(block[:, first : first + width])).astype(float)
+                to_numpy(dense(block[:, first : min(first + width, d)])).astype(float)
                 for _, block in X._read()
             ]
         )

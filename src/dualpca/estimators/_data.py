@@ -155,9 +155,10 @@ def shifted(X: Any, mean: Any) -> Operator:
     """``X - 1 mean^T`` as an operator: exact for dense data, implicit for sparse."""
     operator = as_operator(X)
     assert isinstance(operator, RowBlocked)
-    column = operator.asarray(mean) if is_numpy_array(mean) else mean
-    column = column[:, None]
-    return Centered(operator, column) if operator.sparse else Shifted(operator, column)
+    column = mean[:, None]
+    if operator.sparse:
+        return Centered(operator, operator.asarray(column))
+    return Shifted(operator, column)
 
 
 def is_dense_in_memory(X: Any) -> bool:

@@ -81,13 +81,13 @@ class Measured:
 
 
 def measure(
-    X: RowBlocked, center: np.ndarray, V: Array, h: int, weights: np.ndarray | None, spread: float
+    X: RowBlocked, center: np.ndarray, V: Array, weights: np.ndarray | None, spread: float
 ) -> Measured:
     """Scores and distances of all rows: one pass."""
     scores, orthogonal = scores_and_distances(shifted(X, center), V)
-    location, scale = bulk(to_numpy(orthogonal).astype(float), h, weights)
+    location, scale = bulk(to_numpy(orthogonal).astype(float), V.shape[1], weights)
     eps = float(namespace(V).finfo(V.dtype).eps)
-    floor = 64 * eps * (spread + float(np.linalg.norm(center)))
+    floor = 64 * (eps * spread + np.finfo(float).eps * float(np.linalg.norm(center)))
     return Measured(center, V, scores, orthogonal, location, scale, floor)
 
 
@@ -150,7 +150,7 @@ class Components:
 def ordered(found: Measured, q: float, weights: np.ndarray | None, fixed: bool) -> Components:
     """The eigenvectors of the robust scatter of the scores of good rows."""
     orthogonal = to_numpy(found.orthogonal).astype(float)
-    good = orthogonal <= found.cutoff(q)
+    good = orthogonal <= max(found.cutoff(q), float(orthogonal.min()))
     mass = None if weights is None else weights[good]
     scores = to_numpy(found.scores).astype(float)
     location, covariance = robust_scatter(scores[good], mass, fixed)

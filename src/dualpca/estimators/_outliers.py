@@ -19,6 +19,7 @@ class OutlierScoresMixin(OutlierMixin):
 
     components_: Array
     explained_variance_: Array
+    _origin: Any
     mean_: Array
     offset_: float
     flags_by_: str
@@ -37,12 +38,15 @@ class OutlierScoresMixin(OutlierMixin):
         orthogonal_distances : array of shape (n_samples,)
             Euclidean distances from the subspace.
         """
+        return self._distances(self._checked(X, "distances"))
+
+    def _checked(self, X: Any, method: str) -> Any:
         check_is_fitted(self, "components_")
-        check_same_kind(X, self.components_, f"{type(self).__name__}.distances")
-        return self._distances(validated(self, X, reset=False))
+        check_same_kind(X, self.components_, f"{type(self).__name__}.{method}")
+        return validated(self, X, reset=False)
 
     def _distances(self, X: Any) -> tuple[Array, Array]:
-        T, orthogonal = scores_and_distances(shifted(X, self.mean_), self.components_.T)
+        T, orthogonal = scores_and_distances(shifted(X, self._origin), self.components_.T)
         xp = namespace(T)
         variance = self.explained_variance_
         some = variance > 1e-12 * xp.max(variance)
@@ -64,7 +68,10 @@ class OutlierScoresMixin(OutlierMixin):
         -------
         scores : array of shape (n_samples,)
         """
-        score, orthogonal = self.distances(X)
+        return self._normality(self._checked(X, "score_samples"))
+
+    def _normality(self, X: Any) -> Array:
+        score, orthogonal = self._distances(X)
         return -(orthogonal if self.flags_by_ == "orthogonal" else score)
 
     def decision_function(self, X: Any) -> Array:
@@ -78,7 +85,7 @@ class OutlierScoresMixin(OutlierMixin):
         -------
         decision : array of shape (n_samples,)
         """
-        return self.score_samples(X) - self.offset_
+        return self._normality(self._checked(X, "decision_function")) - self.offset_
 
     def predict(self, X: Any) -> Array:
         """+1 for good rows, -1 for outliers.
@@ -91,9 +98,9 @@ class OutlierScoresMixin(OutlierMixin):
         -------
         labels : integer array of shape (n_samples,)
         """
-        decision = self.decision_function(X)
-        xp = namespace(decision)
-        return 1 - 2 * xp.astype(decision < 0, xp.int64)
+        scores = self._normality(self._checked(X, "predict"))
+        xp = namespace(scores)
+        return 1 - 2 * xp.astype(scores < self.offset_, xp.int64)
 
     def contributions(self, X: Any) -> Array:
         """What each variable adds to the squared orthogonal distance of a row.
@@ -109,9 +116,7 @@ class OutlierScoresMixin(OutlierMixin):
             Squared residuals, with the sign of the residual; their magnitudes sum over a row to the
             squared orthogonal distance.
         """
-        check_is_fitted(self, "components_")
-        check_same_kind(X, self.components_, f"{type(self).__name__}.contributions")
-        rows = dense(validated(self, X, reset=False)) - self.mean_
+        rows = dense(self._checked(X, "contributions")) - self.mean_
         V = self.components_.T
         rest = rows - (rows @ V) @ V.T
         return rest * namespace(rest).abs(rest)

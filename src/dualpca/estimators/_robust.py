@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +16,7 @@ from ..operators.rows import RowBlocked
 from ..operators.shifted import Shifted
 from ..problem import DCProblem
 from ..solvers.solve import as_solver, outside
-from ._start import Start, half
+from ._start import NEAR, Start, typical_size
 from ._subspace import leading_subspace, solve_quietly
 from ._univariate import bulk
 
@@ -55,14 +54,13 @@ def recentred(X: RowBlocked, center: np.ndarray, spread: float) -> Operator:
     return Shifted(X, column)
 
 
-def row_scales(norms: Array, normalize: bool, size: float) -> Array | None:
-    """``1/||x_i - c||``, 0 for a row that is the centre but for rounding; None for raw rows."""
-    if not normalize:
-        return None
-    xp = namespace(norms)
-    floor = 8 * float(xp.finfo(norms.dtype).eps) * size
-    some = norms > max(floor, float(xp.finfo(norms.dtype).smallest_normal))
-    return xp.where(some, 1 / xp.where(some, norms, xp.ones_like(norms)), xp.zeros_like(norms))
+def row_scales(norms: Array, normalize: bool, spread: float) -> Array | None:
+    """``1/||x_i - c||``, or None for raw rows.
+
+    Rows much nearer to the centre than others have no direction worth a full weight: they count as
+    NEAR of the typical distance away.
+    """
+    return 1 / namespace(norms).clip(norms, NEAR * spread, None) if normalize else None
 
 
 def scaled_loss(loss: Loss, sample: Matrix, start: Start, normalize: bool) -> Loss:
@@ -70,9 +68,9 @@ def scaled_loss(loss: Loss, sample: Matrix, start: Start, normalize: bool) -> Lo
     if loss.homogeneous or loss.scale is not None:
         return loss
     residuals = relative_residuals(sample, start.center, start.W, start.center, normalize)
-    location, scale = bulk(residuals, half(sample.shape[0], start.W.shape[1]))
+    location, scale = bulk(residuals, start.W.shape[1])
     c = loss.tuning * max(location + ABOVE * scale, 0.0) ** 1.5
-    typical = 1.0 if normalize else float(np.median(sample.row_norms()))
+    typical = 1.0 if normalize else typical_size(sample.row_norms())
     # Squared residuals are differences of squares, exact to eps of those.
     return loss.at(max(c, 1e-6 * typical, np.finfo(float).tiny))
 
@@ -87,8 +85,8 @@ def relative_residuals(
     residual = np.sqrt(np.clip(size**2 - (Y * Y).sum(axis=1), 0.0, None))
     if not normalize:
         return residual
-    scales = row_scales(Centered(X, origin[:, None]).row_norms(), True, float(np.median(size)))
-    return residual * scales
+    norms = Centered(X, origin[:, None]).row_norms()
+    return residual * row_scales(norms, True, typical_size(norms))
 
 
 def fit_rows(
@@ -112,8 +110,7 @@ def fit_rows(
     objective too; until c stays.
     """
     base = recentred(X, start.center, spread)
-    size = spread + math.sqrt(float(start.center @ start.center))
-    scales = row_scales(base.row_norms(), normalize, size)
+    scales = row_scales(base.row_norms(), normalize, spread)
     W, delta = base.asarray(start.W), base.asarray(np.zeros((X.shape[1], 1)))
     iterations = 0
     for round in range(ROUNDS):
@@ -197,8 +194,9 @@ def mean_loss(
 ) -> float:
     """The loss of the sample's rows at another centre and subspace, on average."""
     residuals = relative_residuals(sample, center, W, start.center, normalize)
-    floor = 1e-6 * float(np.median(residuals)) + np.finfo(float).tiny if loss.singular else 0.0
-    return float(loss.psi((residuals / loss.c) ** 2 + floor**2).mean())
+    typical = 1.0 if normalize else typical_size(sample.row_norms())
+    epsilon = 1e-3 * typical if loss.singular else 0.0
+    return float(loss.psi((residuals**2 + epsilon**2) / loss.c**2).mean())
 
 
 def robust_solver(solver: Any, s: int, d: int) -> tuple[Any, bool]:
@@ -212,12 +210,12 @@ def robust_solver(solver: Any, s: int, d: int) -> tuple[Any, bool]:
 
 
 #: Starts disagree where their nearest halves share less than this of the rows.
-DISAGREE = 0.7
+DISAGREE = 0.6
 
 
 def warn_of_doubt(model: Any, nearness: float) -> None:
     """Say where the fit may not be of the data: most rows flagged, or starts that disagree."""
-    share = float(model.outliers_.mean())
+    share = float(to_numpy(model.outliers_).mean())
     if share > 0.5 and model.contamination == "auto":
         warnings.warn(
             f"{share:.0%} of the rows are flagged: more than half, so that what is called an "

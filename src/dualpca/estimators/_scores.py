@@ -42,12 +42,17 @@ class ScoresMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return self._scores(validated(self, X, reset=False))
 
     def _scores(self, X: Any) -> Array:
-        operator = shifted(X, self.mean_) if self._is_centered else as_operator(X)
+        operator = shifted(X, self._origin) if self._is_centered else as_operator(X)
         return operator @ (self.components_ / self._scale()).T
 
     @property
     def _is_centered(self) -> bool:
         return bool(self.center)
+
+    @property
+    def _origin(self) -> Array:
+        """``mean_``, with all the digits it was computed to."""
+        return self.mean_
 
     def _scale(self) -> Array:
         """What the axes are divided by: standard deviations where whitening, else 1."""

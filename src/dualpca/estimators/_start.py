@@ -8,10 +8,10 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from ..linalg import Array, namespace, norm, orthonormalize, to_numpy
 from ..operators import Centered, Matrix, Operator, Selected, Weighted
+from ..operators._blocks import dense, row_norms
 from ..operators.rows import RowBlocked
 from ._subspace import leading_subspace
 from ._univariate import location_scale
@@ -19,14 +19,17 @@ from ._univariate import location_scale
 #: Rows of the sample, and the most numbers it may hold.
 ROWS, ENTRIES = 2000, 2**24
 
+#: The smallest distance from the centre that a row is divided by, over the typical one.
+NEAR = 1e-3
+
 #: Directions through pairs of rows, as many as ROBPCA takes.
 DIRECTIONS = 250
 
 #: The most concentration steps.
 STEPS = 15
 
-#: A later start is taken where its trimmed objective is smaller by more than this share.
-CLEARLY = 0.1
+#: Subspaces agree where no direction of one is further than this cosine from the other.
+SAME = 0.99
 
 #: The starts by name; "auto" is the first two.
 STARTS = ("stahel_donoho", "spherical", "pca", "random")
@@ -96,26 +99,33 @@ def half(n: int, s: int) -> int:
     return min(n, max((n + s + 1) // 2, min(n, s + 1)))
 
 
-def least_outlying(X: Matrix, h: int, rng: np.random.Generator) -> np.ndarray:
+def least_outlying(X: Matrix, h: int, middle: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """The h rows of least Stahel-Donoho outlyingness, ``max_u |u^T x - location| / scale``.
 
-    Over directions u through pairs of rows, with robust univariate location and scale.
+    With robust univariate location and scale, over directions u through pairs of rows, as ROBPCA, and
+    as many through a row and the middle of all: these see a tight cluster from where it stands out.
     """
     A, n = X.data, X.shape[0]
     first = rng.integers(0, n, DIRECTIONS)
     second = (first + rng.integers(1, max(n, 2), DIRECTIONS)) % n
-    U = A[first] - A[second]
-    norms = np.sqrt(U.multiply(U).sum(axis=1)).ravel() if X.sparse else np.linalg.norm(U, axis=1)
-    U, norms = U[norms > 0], norms[norms > 0]
-    if len(norms) == 0:  # all rows are equal
+    alone, paired = first[::2], (first[1::2], second[1::2])
+    U = A[paired[0]] - A[paired[1]]
+    column = middle[:, None]
+    Z = np.concatenate([dense(A @ A[alone].T).T - (A @ column).T, dense(A @ U.T).T])
+    norms = np.concatenate([Centered(X, column).row_norms()[alone], row_norms(U)])
+    floor = 1e-10 * typical_size(X.row_norms())
+    if not (norms > floor).any():  # all rows are equal
         return np.arange(h)
-    Z = (A @ U.T).T
-    Z = (Z.toarray() if sp.issparse(Z) else Z) / norms[:, None]
+    Z = Z[norms > floor] / norms[norms > floor, None]
     location, scale = location_scale(Z, h)
     # Where more than half of the rows agree in a direction, what differs is far out.
-    floor = 1e-10 * float(np.median(X.row_norms())) + np.finfo(float).tiny
     far = (np.abs(Z - location[:, None]) / np.maximum(scale, floor)[:, None]).max(axis=0)
     return np.argpartition(far, h - 1)[:h]
+
+
+def typical_size(norms: np.ndarray) -> float:
+    """The median, or the mean where most rows are the centre itself; 1 where all are."""
+    return float(np.median(norms)) or float(np.mean(norms)) or 1.0
 
 
 def principal(X: Operator, s: int, seed: int) -> np.ndarray:
@@ -142,9 +152,9 @@ def spatial_median(X: Operator, weights: Any = None, tol: float = 1e-6) -> np.nd
     """
     norms = X.row_norms()
     xp = namespace(norms)
-    size2, typical = norms * norms, float(xp.sort(norms)[norms.shape[0] // 2])
+    size2, typical = norms * norms, typical_size(to_numpy(norms))
     c = X.asarray(np.zeros((X.shape[1], 1)))
-    floor = float(xp.finfo(norms.dtype).eps) * typical + float(xp.finfo(norms.dtype).tiny)
+    floor = float(xp.finfo(norms.dtype).eps) * typical
     for _ in range(100):
         c2 = float((c.T @ c)[0, 0])
 
@@ -186,30 +196,31 @@ def concentrate(X: Operator, start: Start, h: int, fixed: bool) -> Start:
 
 
 def make_start(
-    X: Matrix, name: Any, s: int, fixed: np.ndarray | None, rng: np.random.Generator
+    X: Matrix,
+    name: Any,
+    s: int,
+    middle: np.ndarray,
+    fixed: bool,
+    rng: np.random.Generator,
 ) -> Start:
-    """One start by its name, or from a d x s array."""
-    n, d = X.shape
+    """One start by its name, or from a d x s array; about the middle, where that is fixed."""
     seed = int(rng.integers(2**31))
-    if isinstance(name, str) and name == "stahel_donoho":
-        rows = least_outlying(X, half(n, s), rng)
-        chosen = Matrix(X.data[np.sort(rows)])
-        center = fixed if fixed is not None else _mean(chosen)
-        return Start(name, center, principal(Centered(chosen, center[:, None]), s, seed))
-    if fixed is not None:
-        center = fixed
-    else:
-        center = _mean(X) if isinstance(name, str) and name == "pca" else spatial_median(X)
-    view = Centered(X, center[:, None])
     if not isinstance(name, str):
-        return Start("array", center, orthonormalize(np.asarray(name, dtype=float)))
+        return Start("array", middle, orthonormalize(np.asarray(name, dtype=float)))
     if name == "random":
-        return Start(name, center, orthonormalize(rng.standard_normal((d, s))))
+        return Start(name, middle, orthonormalize(rng.standard_normal((X.shape[1], s))))
     if name == "spherical":
+        view = Centered(X, middle[:, None])
         norms = view.row_norms()
-        b = 1 / np.where(norms > 1e-12 * np.median(norms), norms, np.inf)
-        return Start(name, center, principal(Weighted(view, b), s, seed))
-    return Start(name, center, principal(view, s, seed))
+        b = 1 / np.maximum(norms, NEAR * typical_size(norms))
+        return Start(name, middle, principal(Weighted(view, b), s, seed))
+    rows = X if name == "pca" else _few(X, half(X.shape[0], s), middle, rng)
+    center = middle if fixed else _mean(rows)
+    return Start(name, center, principal(Centered(rows, center[:, None]), s, seed))
+
+
+def _few(X: Matrix, h: int, middle: np.ndarray, rng: np.random.Generator) -> Matrix:
+    return Matrix(X.data[np.sort(least_outlying(X, h, middle, rng))])
 
 
 def _mean(X: Matrix) -> np.ndarray:
@@ -219,21 +230,21 @@ def _mean(X: Matrix) -> np.ndarray:
 def best_start(
     X: Matrix, names: list[Any], s: int, fixed: np.ndarray | None, rng: np.random.Generator
 ) -> tuple[Start, float, float]:
-    """The first start whose trimmed objective is least, or within CLEARLY of that; and the others.
+    """The start whose trimmed objective is least; and how the others compare.
 
     Their agreement is the smallest share of the best one's nearest rows that are another one's too;
     and how near that one comes the ratio of the objectives, 1 where they fit equally well.
     """
     h = half(X.shape[0], s)
-    found = [
-        concentrate(X, make_start(X, name, s, fixed, rng), h, fixed is not None) for name in names
-    ]
-    least = min(start.objective for start in found)
-    best = next(start for start in found if start.objective <= least * (1 + CLEARLY))
+    middle = spatial_median(X) if fixed is None else fixed
+    starts = [make_start(X, name, s, middle, fixed is not None, rng) for name in names]
+    found = [concentrate(X, start, h, fixed is not None) for start in starts]
+    best = min(found, key=lambda start: start.objective)
     agreement, nearness = 1.0, 0.0
     for other in found:
         common = float(best.nearest[other.nearest].mean())  # type: ignore[index]
-        if common < agreement:
+        cosine = np.linalg.svd(best.W.T @ other.W, compute_uv=False).min()
+        if common < agreement and cosine < SAME:
             agreement = common
             nearness = min(best.objective / other.objective, 1.0) if other.objective > 0 else 1.0
     return best, agreement, nearness
@@ -242,12 +253,11 @@ def best_start(
 def scree(X: Matrix, fixed: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
     """The variances of the least outlying half of the sample along its principal axes, decreasing."""
     n, d = X.shape
-    rows = least_outlying(X, half(n, min(10, d)), rng)
-    chosen = Matrix(X.data[np.sort(rows)])
-    center = _mean(chosen) if fixed is None else fixed
-    view = Centered(chosen, center[:, None])
-    S = view.gram() if d <= chosen.shape[0] else view.kernel()
-    return np.clip(np.linalg.eigvalsh(S)[::-1], 0.0, None) / max(chosen.shape[0] - 1, 1)
+    rows = _few(X, half(n, min(10, d)), spatial_median(X) if fixed is None else fixed, rng)
+    center = _mean(rows) if fixed is None else fixed
+    view = Centered(rows, center[:, None])
+    S = view.gram() if d <= rows.shape[0] else view.kernel()
+    return np.clip(np.linalg.eigvalsh(S)[::-1], 0.0, None) / max(rows.shape[0] - 1, 1)
 
 
 #: n_components=None takes the fewest components that hold this share of the robust variance.

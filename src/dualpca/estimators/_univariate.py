@@ -64,19 +64,20 @@ def location_scale(Z: np.ndarray, h: int) -> tuple[np.ndarray, np.ndarray]:
     return (middle + location)[:, 0], np.sqrt(variance)[:, 0]
 
 
-def bulk(distances: np.ndarray, h: int, weights: np.ndarray | None = None) -> tuple[float, float]:
+def bulk(distances: np.ndarray, s: int, weights: np.ndarray | None = None) -> tuple[float, float]:
     """Location and scale of ``distance^(2/3)``, near normal (Wilson and Hilferty), of the good rows.
 
     Outliers have large distances. Where the densest half is itself far above a sizeable group of rows,
-    that half are outliers, and the estimate is that of the group.
+    that half are outliers, and the estimate is that of the group. A subspace of s dimensions passes
+    through any s + 1 rows, so a group must have twice as many.
     """
     t = repeated(np.cbrt(distances) ** 2, weights)
-    n, share = len(t), h / len(distances)
+    enough = max(LOWER * len(t), 2 * (s + 1), 5)
     while True:
-        h = min(len(t), max(math.ceil(share * len(t)), len(t) // 2 + 1))
+        h = min(len(t), (len(t) + s + 1) // 2)
         location, scale = (float(a[0]) for a in location_scale(t[None, :], h))
         lower = t < location - FAR * scale
-        if lower.sum() < max(LOWER * n, 5):
+        if lower.sum() < enough:
             return location, scale
         t = t[lower]
 

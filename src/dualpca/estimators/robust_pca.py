@@ -33,10 +33,10 @@ from ._start import (
     Start,
     as_starts,
     best_start,
-    half,
     number_of_components,
     scree,
     take_sample,
+    typical_size,
 )
 from ._subspace import warn_above
 from ._univariate import chi2_quantile
@@ -200,6 +200,11 @@ class RobustPCA(OutlierScoresMixin, CovarianceMixin, ScoresMixin, BaseEstimator)
     def _is_centered(self) -> bool:
         return self.center is not None
 
+    @property
+    def _origin(self) -> Array:
+        # In float64: that of float32 rows far from 0 would be rounded by more than their spread.
+        return self._center
+
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> RobustPCA:
         """Fit the model.
 
@@ -236,7 +241,7 @@ class RobustPCA(OutlierScoresMixin, CovarianceMixin, ScoresMixin, BaseEstimator)
         start, self.agreement_, nearness = best_start(sample, starts, s, about, rng)
         self.loss_ = scaled_loss(as_loss(self.loss), sample, start, self.normalize)
         self.start_ = start.name
-        spread = float(np.median(Centered(sample, start.center[:, None]).row_norms()))
+        spread = typical_size(Centered(sample, start.center[:, None]).row_norms())
         solver, dual = robust_solver(self.solver, s, rows.shape[1])
         fit = fit_rows(
             rows,
@@ -254,7 +259,7 @@ class RobustPCA(OutlierScoresMixin, CovarianceMixin, ScoresMixin, BaseEstimator)
         warn_above(fit.residual, self.tol, type(self).__name__, self.max_iter)
 
         def measured(center: np.ndarray, V: Array) -> Measured:
-            return measure(rows, center, V, half(rows.shape[0], s), weights, spread)
+            return measure(rows, center, V, weights, spread)
 
         def loss(center: np.ndarray, V: Array) -> float:
             W = to_numpy(V).astype(float)
@@ -324,7 +329,7 @@ class RobustPCA(OutlierScoresMixin, CovarianceMixin, ScoresMixin, BaseEstimator)
         self.explained_variance_ = rows.asarray(parts.variances)
         self.explained_variance_ratio_ = rows.asarray(parts.variances / (total or 1.0))
         self.noise_variance_ = parts.rest / (d - s) if d > s else 0.0
-        self.mean_ = rows.asarray(parts.center)
+        self.mean_, self._center = rows.asarray(parts.center), parts.center
         self.orthogonal_cutoff_ = found.cutoff(MAP)
         self.score_cutoff_ = chi2_quantile(MAP, s) ** 0.5
         self.flags_by_ = "score" if found.flat else "orthogonal"
@@ -337,15 +342,16 @@ class RobustPCA(OutlierScoresMixin, CovarianceMixin, ScoresMixin, BaseEstimator)
         """What there is to say of each training row, those of weight 0 included."""
         N, s = whole.shape[0], self.n_components_
         self.n_samples_ = N
-        self.weights_ = np.zeros(N)
-        self.weights_[present] = weights / max(float(weights.max(initial=0.0)), 1e-300)
+        by_row = np.zeros(N)
+        by_row[present] = weights / max(float(weights.max(initial=0.0)), 1e-300)
+        self.weights_ = whole.asarray(by_row)
         if not present.all():
             self.score_distances_, self.orthogonal_distances_ = self._distances(whole)
         by_score = self.flags_by_ == "score"
         scores = -(self.score_distances_ if by_score else self.orthogonal_distances_)
         limit = chi2_quantile(self.quantile, s) ** 0.5 if by_score else found.cutoff(self.quantile)
         self._set_offset(self.contamination, limit, scores)
-        self.outliers_ = to_numpy(scores) < self.offset_
+        self.outliers_ = scores < self.offset_
         self.n_passes_ = whole.passes
 
     def __sklearn_tags__(self) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..linalg import Array, max_abs
+from ..linalg import Array, max_abs, to_numpy
 from .base import Operator
 from .rows import Matrix, RowBlocked
 
@@ -20,7 +20,8 @@ class Shifted(RowBlocked):
         # A float64 c is subtracted from float32 rows in two parts: its rounding, the same in every
         # row, would be as large as the spread where the mean is 1e7 times that.
         self.center = X.asarray(center)
-        self._rest = X.asarray(center - self.center)
+        wide = to_numpy(center).astype(float)
+        self._rest = X.asarray(wide - to_numpy(self.center))
         self._exact = max_abs(self._rest) == 0
 
     def single(self, scale: float) -> Operator | None:

@@ -73,8 +73,9 @@ class Centered(View):
         projection = self.X.matmul(self.center)[:, 0]
         norms = self.X.row_norms()
         xp = namespace(norms)
-        square = norms**2 - 2 * projection + gram(self.center)[0, 0]
-        return xp.sqrt(xp.clip(square, 0.0, None))
+        wide = xp.astype(norms, xp.float64, copy=False)  # squares of float32 might overflow
+        square = wide**2 - 2 * projection + gram(self.center)[0, 0]
+        return xp.astype(xp.sqrt(xp.clip(square, 0.0, None)), norms.dtype, copy=False)
 
     def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
         c, s = self.center, self._total

@@ -73,7 +73,7 @@ def krylov_aim(tol: float) -> float:
 def _magnitude(X: Operator, C: Array, largest: float) -> float:
     """``sqrt(lambda_1 trace)``, before the mean was taken out of C where that is done afterwards."""
     trace = float(namespace(C).sum(namespace(C).linalg.diagonal(C)))
-    return math.sqrt(max(largest, X.offset, 0.0) * max(trace + X.offset, 0.0))
+    return math.sqrt(max(largest, X.offset, 0.0)) * math.sqrt(max(trace + X.offset, 0.0))
 
 
 def takes_single(X: Operator, tol: float) -> bool:
