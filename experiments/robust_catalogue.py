@@ -26,6 +26,23 @@ def _fit_ours(X: np.ndarray, k: int, seed: int) -> Any:
     return RobustPCA(n_components=k, random_state=seed).fit(X)
 
 
+#: The paper's Algorithm 5, raw rows: what its tables are made with. Algorithm 6 is solver="dual".
+ALGORITHM_5: dict[str, Any] = {
+    "loss": "l1",
+    "normalize": False,
+    "center": None,
+    "init": "random",
+    "refit": False,
+    "solver": "dca",
+}
+
+
+def _fit_algorithm_5(X: np.ndarray, k: int, seed: int) -> Any:
+    from dualpca import RobustPCA
+
+    return RobustPCA(n_components=k, random_state=seed, **ALGORITHM_5).fit(X)
+
+
 def _load_ours() -> None:
     from dualpca import RobustPCA  # noqa: F401
 
@@ -147,6 +164,7 @@ def methods(R: Rrcov) -> list[Method | RMethod]:
     """Ours first, then the peers."""
     found: list[Method | RMethod] = [
         Method(OURS, _fit_ours, _read_ours, load=_load_ours),
+        Method("Algorithm 5", _fit_algorithm_5, _read_ours, load=_load_ours),
         RMethod(RIVAL, R),
         RMethod("PcaHubert", R, entries=1e7),
         RMethod("PcaLocantore", R, entries=1e7),

@@ -233,11 +233,14 @@ def best_start(
     """The start whose trimmed objective is least; and how the others compare.
 
     Their agreement is the smallest share of the best one's nearest rows that are another one's too;
-    and how near that one comes the ratio of the objectives, 1 where they fit equally well.
+    and how near that one comes the ratio of the objectives, 1 where they fit equally well. A start
+    that has nothing to be compared with stays as it is.
     """
     h = half(X.shape[0], s)
     middle = spatial_median(X) if fixed is None else fixed
     starts = [make_start(X, name, s, middle, fixed is not None, rng) for name in names]
+    if len(starts) == 1 and starts[0].name != "stahel_donoho":
+        return starts[0], 1.0, 0.0
     found = [concentrate(X, start, h, fixed is not None) for start in starts]
     best = min(found, key=lambda start: start.objective)
     agreement, nearness = 1.0, 0.0

@@ -71,8 +71,8 @@ class RobustPCA(OutlierScoresMixin, CovarianceMixin, ScoresMixin, BaseEstimator)
         is no centring, as in the paper.
     init : str, array of shape (n_components, n_features), or list of those
         "stahel_donoho" (the least outlying half of the rows, over directions through pairs of rows),
-        "spherical" (PCA of spherized rows), "pca", "random", components, or several of them: each is
-        concentrated on its nearest half of the rows, and the best is taken. "auto" is the first two.
+        "spherical" (PCA of spherized rows), "pca", "random" or components. Of several, each is
+        concentrated on its nearest half of the rows, and the best is taken; "auto" is the first two.
         Starts see a sample of at most 2000 rows.
     refit : bool
         Flag the rows far from the subspace and replace centre and subspace by those of the others,
