@@ -25,8 +25,15 @@ NEAR = 1e-3
 #: Directions through pairs of rows, as many as ROBPCA takes.
 DIRECTIONS = 250
 
+#: Their locations and scales come from about so many rows, in so many directions at once.
+SEEN, AT_ONCE = 500, 50
+
 #: The most concentration steps.
 STEPS = 15
+
+#: A later start must fit its nearest half better by more than this share. The fit does not see
+#: outliers within the subspace; that the first start avoids them counts for as much.
+CLEARLY = 0.1
 
 #: Subspaces agree where no direction of one is further than this cosine from the other.
 SAME = 0.99
@@ -59,13 +66,13 @@ def sample_rows(N: int, d: int, rng: np.random.Generator, weights: np.ndarray | 
 def take_sample(
     rows: RowBlocked, weights: np.ndarray | None, rng: np.random.Generator
 ) -> tuple[Matrix, np.ndarray]:
-    """Some rows on the host in float64, about their medians where they are dense; and that origin."""
+    """Some rows on the host in float64, about medians where they are dense; and that origin."""
     keep = sample_rows(*rows.shape, rng, weights)
     data = Selected(rows, keep).gathered().data
     if rows.sparse:
         return Matrix(data.astype(np.float64)), np.zeros(rows.shape[1])
     data = to_numpy(data).astype(np.float64)
-    origin = np.median(data, axis=0)
+    origin = np.median(data[:: max(1, len(data) // SEEN)], axis=0)
     return Matrix(data - origin), origin
 
 
@@ -108,18 +115,24 @@ def least_outlying(X: Matrix, h: int, middle: np.ndarray, rng: np.random.Generat
     A, n = X.data, X.shape[0]
     first = rng.integers(0, n, DIRECTIONS)
     second = (first + rng.integers(1, max(n, 2), DIRECTIONS)) % n
-    alone, paired = first[::2], (first[1::2], second[1::2])
-    U = A[paired[0]] - A[paired[1]]
+    alone, pairs = first[::2], (first[1::2], second[1::2])
+    U = A[pairs[0]] - A[pairs[1]]
     column = middle[:, None]
-    Z = np.concatenate([dense(A @ A[alone].T).T - (A @ column).T, dense(A @ U.T).T])
+    Z = np.concatenate([dense(A[alone] @ A.T) - (A @ column).T, dense(U @ A.T)])
     norms = np.concatenate([Centered(X, column).row_norms()[alone], row_norms(U)])
     floor = 1e-10 * typical_size(X.row_norms())
-    if not (norms > floor).any():  # all rows are equal
-        return np.arange(h)
-    Z = Z[norms > floor] / norms[norms > floor, None]
-    location, scale = location_scale(Z, h)
-    # Where more than half of the rows agree in a direction, what differs is far out.
-    far = (np.abs(Z - location[:, None]) / np.maximum(scale, floor)[:, None]).max(axis=0)
+    some = np.nonzero(norms > floor)[0]
+    seen = slice(None, None, max(1, n // SEEN))
+    far = np.zeros(n)
+    for i in range(0, len(some), AT_ONCE):  # as many as stay in the cache
+        these = some[i : i + AT_ONCE]
+        z = Z[these] / norms[these, None]
+        few = z[:, seen]
+        location, scale = location_scale(few, half(few.shape[1], h - (n + 1) // 2))
+        # Where more than half of the rows agree in a direction, what differs is far out.
+        z -= location[:, None]
+        z /= np.maximum(scale, floor)[:, None]
+        np.maximum(far, np.abs(z, out=z).max(axis=0), out=far)
     return np.argpartition(far, h - 1)[:h]
 
 
@@ -210,10 +223,10 @@ def make_start(
     if name == "random":
         return Start(name, middle, orthonormalize(rng.standard_normal((X.shape[1], s))))
     if name == "spherical":
-        view = Centered(X, middle[:, None])
-        norms = view.row_norms()
+        about = Centered(X, middle[:, None])
+        norms = about.row_norms()
         b = 1 / np.maximum(norms, NEAR * typical_size(norms))
-        return Start(name, middle, principal(Weighted(view, b), s, seed))
+        return Start(name, middle, principal(Weighted(about, b), s, seed))
     rows = X if name == "pca" else _few(X, half(X.shape[0], s), middle, rng)
     center = middle if fixed else _mean(rows)
     return Start(name, center, principal(Centered(rows, center[:, None]), s, seed))
@@ -230,7 +243,7 @@ def _mean(X: Matrix) -> np.ndarray:
 def best_start(
     X: Matrix, names: list[Any], s: int, fixed: np.ndarray | None, rng: np.random.Generator
 ) -> tuple[Start, float, float]:
-    """The start whose trimmed objective is least; and how the others compare.
+    """The first start whose trimmed objective is within CLEARLY of the least; how others compare.
 
     Their agreement is the smallest share of the best one's nearest rows that are another one's too;
     and how near that one comes the ratio of the objectives, 1 where they fit equally well. A start
@@ -242,7 +255,8 @@ def best_start(
     if len(starts) == 1 and starts[0].name != "stahel_donoho":
         return starts[0], 1.0, 0.0
     found = [concentrate(X, start, h, fixed is not None) for start in starts]
-    best = min(found, key=lambda start: start.objective)
+    least = min(start.objective for start in found)
+    best = next(start for start in found if start.objective <= (1 + CLEARLY) * least)
     agreement, nearness = 1.0, 0.0
     for other in found:
         common = float(best.nearest[other.nearest].mean())  # type: ignore[index]

@@ -72,7 +72,8 @@ class RobustPCA(OutlierScoresMixin, CovarianceMixin, ScoresMixin, BaseEstimator)
     init : str, array of shape (n_components, n_features), or list of those
         "stahel_donoho" (the least outlying half of the rows, over directions through pairs of rows),
         "spherical" (PCA of spherized rows), "pca", "random" or components. Of several, each is
-        concentrated on its nearest half of the rows, and the best is taken; "auto" is the first two.
+        concentrated on its nearest half of the rows, and the first is taken that fits them as well
+        as the best, or within 10 % of it; "auto" is the first two.
         Starts see a sample of at most 2000 rows.
     refit : bool
         Flag the rows far from the subspace and replace centre and subspace by those of the others,
