@@ -6,18 +6,18 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 
 from ..linalg import Array, to_numpy
 from ..losses import LOSSES, Loss, as_loss
-from ..operators import Centered, Selected, as_operator
+from ..operators import Centered
 from ..operators.rows import RowBlocked
-from ._center import CENTERS, fixed_center
-from ._data import check_number, checked_weights, seed, validated
+from ._center import CENTERS
 from ._distances import Measured, measure, ordered
 from ._likelihood import CovarianceMixin
 from ._outliers import OutlierScoresMixin
+from ._prepare import prepare
 from ._robust import (
     GUARD,
     fit_rows,
@@ -35,7 +35,6 @@ from ._start import (
     best_start,
     number_of_components,
     scree,
-    take_sample,
     typical_size,
 )
 from ._subspace import warn_above
@@ -203,8 +202,8 @@ class RobustPCA(OutlierScoresMixin, CovarianceMixin, ScoresMixin, BaseEstimator)
 
     @property
     def _origin(self) -> Array:
-        # In float64: that of float32 rows far from 0 would be rounded by more than their spread.
-        return self._center
+        # In float64: that of float32 rows far from 0 is rounded by more than their spread may be.
+        return to_numpy(self.mean_).astype(float) + to_numpy(self._mean_rest)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> RobustPCA:
         """Fit the model.
@@ -220,36 +219,21 @@ class RobustPCA(OutlierScoresMixin, CovarianceMixin, ScoresMixin, BaseEstimator)
         -------
         self
         """
-        self._validate_params()
-        check_number(self.n_components)
-        X = validated(self, X, reset=True, rows=2)
-        whole = as_operator(X)
-        assert isinstance(whole, RowBlocked)
-        weights = checked_weights(sample_weight, whole)
-        present = np.ones(whole.shape[0], dtype=bool)
-        rows: RowBlocked = whole
-        if weights is not None:
-            weights = to_numpy(weights).astype(float)
-            present = weights > 0
-            weights = weights[present]
-            rows = whole if present.all() else Selected(whole, present)
-        rng = np.random.default_rng(seed(self.random_state))
-        fixed = fixed_center(self.center, rows, weights)
-        sample, origin = take_sample(rows, weights, rng)
-        about = None if fixed is None else fixed - origin
-        s = number_of_components(self.n_components, sample, about, rng)
+        data = prepare(self, X, sample_weight)
+        rows, weights, sample, rng = data.rows, data.weights, data.sample, data.rng
+        s = number_of_components(self.n_components, sample, data.about, rng)
         starts = as_starts(self.init, s, rows.shape[1])
-        start, self.agreement_, nearness = best_start(sample, starts, s, about, rng)
+        start, self.agreement_, nearness = best_start(sample, starts, s, data.about, rng)
         self.loss_ = scaled_loss(as_loss(self.loss), sample, start, self.normalize)
         self.start_ = start.name
         spread = typical_size(Centered(sample, start.center[:, None]).row_norms())
         solver, dual = robust_solver(self.solver, s, rows.shape[1])
         fit = fit_rows(
             rows,
-            Start(start.name, start.center + origin, start.W),
+            Start(start.name, start.center + data.origin, start.W),
             loss=self.loss_,
             normalize=self.normalize,
-            joint=fixed is None,
+            joint=data.fixed is None,
             solver=solver,
             dual=dual,
             mass=None if weights is None else rows.asarray(weights),
@@ -264,7 +248,7 @@ class RobustPCA(OutlierScoresMixin, CovarianceMixin, ScoresMixin, BaseEstimator)
 
         def loss(center: np.ndarray, V: Array) -> float:
             W = to_numpy(V).astype(float)
-            return mean_loss(sample, self.loss_, start, center - origin, W, self.normalize)
+            return mean_loss(sample, self.loss_, start, center - data.origin, W, self.normalize)
 
         found = measured(fit.center, fit.W)
         good = to_numpy(found.orthogonal) <= found.cutoff(self.quantile)
@@ -274,7 +258,7 @@ class RobustPCA(OutlierScoresMixin, CovarianceMixin, ScoresMixin, BaseEstimator)
                 rows,
                 good,
                 s,
-                center=fixed,
+                center=data.fixed,
                 weights=weights,
                 spread=spread,
                 tol=min(self.tol, 1e-4),
@@ -284,9 +268,9 @@ class RobustPCA(OutlierScoresMixin, CovarianceMixin, ScoresMixin, BaseEstimator)
             self.refitted_ = bool(loss(center, V) <= before + GUARD * abs(before))
             found = measured(center, V) if self.refitted_ else found
         self.residual_, self.n_iter_ = fit.residual, fit.iterations
-        self._set(found, rows, weights, fixed is not None)
+        self._set(found, rows, weights, data.fixed is not None)
         by_row = fit.weights if weights is None else fit.weights / weights
-        self._describe(whole, found, present, by_row)
+        self._describe(data.whole, found, data.present, by_row)
         warn_of_doubt(self, nearness)
         return self
 
@@ -304,15 +288,8 @@ class RobustPCA(OutlierScoresMixin, CovarianceMixin, ScoresMixin, BaseEstimator)
             Of the least outlying half of the rows (of a sample of at most 2000), in their principal
             axes.
         """
-        self._validate_params()
-        rows = as_operator(validated(self, X, reset=True, rows=2))
-        assert isinstance(rows, RowBlocked)
-        weights = checked_weights(sample_weight, rows)
-        weights = None if weights is None else to_numpy(weights).astype(float)
-        rng = np.random.default_rng(seed(self.random_state))
-        fixed = fixed_center(self.center, rows, weights)
-        sample, origin = take_sample(rows, weights, rng)
-        return scree(sample, None if fixed is None else fixed - origin, rng)
+        data = prepare(clone(self), X, sample_weight)
+        return scree(data.sample, data.about, data.rng)
 
     def _set(
         self,
@@ -330,7 +307,8 @@ class RobustPCA(OutlierScoresMixin, CovarianceMixin, ScoresMixin, BaseEstimator)
         self.explained_variance_ = rows.asarray(parts.variances)
         self.explained_variance_ratio_ = rows.asarray(parts.variances / (total or 1.0))
         self.noise_variance_ = parts.rest / (d - s) if d > s else 0.0
-        self.mean_, self._center = rows.asarray(parts.center), parts.center
+        self.mean_ = rows.asarray(parts.center)
+        self._mean_rest = rows.asarray(parts.center - to_numpy(self.mean_))
         self.orthogonal_cutoff_ = found.cutoff(MAP)
         self.score_cutoff_ = chi2_quantile(MAP, s) ** 0.5
         self.flags_by_ = "score" if found.flat else "orthogonal"

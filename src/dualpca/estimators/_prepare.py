@@ -1,0 +1,56 @@
+"""What robust estimators fit: rows with their weights, a sample of them, and a centre that is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..linalg import to_numpy
+from ..operators import Matrix, Selected, as_operator
+from ..operators.rows import RowBlocked
+from ._center import fixed_center
+from ._data import check_number, checked_weights, seed, validated
+from ._start import take_sample
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """All rows, those that count with their weights, and a sample of these about its origin.
+
+    ``fixed`` is the centre where it is not to be fitted, ``about`` the same relative to the origin.
+    """
+
+    whole: RowBlocked
+    rows: RowBlocked
+    present: np.ndarray
+    weights: np.ndarray | None
+    fixed: np.ndarray | None
+    sample: Matrix
+    origin: np.ndarray
+    rng: np.random.Generator
+
+    @property
+    def about(self) -> np.ndarray | None:
+        return None if self.fixed is None else self.fixed - self.origin
+
+
+def prepare(model: Any, X: Any, sample_weight: Any) -> Prepared:
+    """Check the parameters and the data, then draw the sample."""
+    model._validate_params()
+    check_number(model.n_components)
+    whole = as_operator(validated(model, X, reset=True, rows=2))
+    assert isinstance(whole, RowBlocked)
+    weights = checked_weights(sample_weight, whole)
+    present = np.ones(whole.shape[0], dtype=bool)
+    rows: RowBlocked = whole
+    if weights is not None:
+        weights = to_numpy(weights).astype(float)
+        present = weights > 0
+        weights = weights[present]
+        rows = whole if present.all() else Selected(whole, present)
+    rng = np.random.default_rng(seed(model.random_state))
+    fixed = fixed_center(model.center, rows, weights)
+    sample, origin = take_sample(rows, weights, rng)
+    return Prepared(whole, rows, present, weights, fixed, sample, origin, rng)
