@@ -5,7 +5,7 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test race race-quick race-work lint format clean
+.PHONY: help install demo test race race-quick race-work robust-race lint format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -36,6 +36,12 @@ race-quick: race ## a few cases of the race, float32, in five minutes
 
 race-work: install ## products with the data to a target, counted; writes results/work.md
 	$(BIN)/python -m benchmarks.work $(ARGS)
+
+# robpy asks for an older scikit-learn than it needs; the comparison puts back what it misses.
+robust-race: install ## robust PCA beside its peers, about an hour; rrcov where Rscript has it
+	$(BIN)/python -m pip install -q -c constraints.txt -e ".[robust-race]"
+	-$(BIN)/python -m pip install -q --no-deps "robpy>=0.0.6"
+	$(BIN)/python -m experiments.robust_peers $(ARGS)
 
 lint: install ## ruff check, ruff format --check, mypy
 	$(BIN)/ruff check .
