@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..linalg import Array, namespace, norm, orthonormalize, to_numpy
+from ..linalg import Array, eigh, namespace, norm, orthonormalize, to_numpy
 from ..operators import Centered, Matrix, Operator, Selected, Weighted
 from ..operators._blocks import dense, row_norms
 from ..operators.rows import RowBlocked
@@ -19,6 +19,9 @@ from ._univariate import location_scale
 #: Rows of the sample, and the most numbers it may hold.
 ROWS, ENTRIES = 2000, 2**24
 
+#: Up to so many columns, LAPACK decomposes the Gram matrix of a start at once.
+DIRECT = 300
+
 #: The smallest distance from the centre that a row is divided by, over the typical one.
 NEAR = 1e-3
 
@@ -26,7 +29,7 @@ NEAR = 1e-3
 DIRECTIONS = 250
 
 #: Their locations and scales come from about so many rows, in so many directions at once.
-SEEN, AT_ONCE = 500, 50
+SEEN, AT_ONCE = 250, 64
 
 #: The most concentration steps.
 STEPS = 15
@@ -143,12 +146,14 @@ def typical_size(norms: np.ndarray) -> float:
 
 def principal(X: Operator, s: int, seed: int) -> np.ndarray:
     """The s leading right singular vectors, to the accuracy a start needs."""
-    energy = max(X.energy(), np.finfo(float).tiny)
+    n, d = X.shape
+    if d <= min(n, DIRECT):
+        return eigh(X.gram())[1][:, :s]
     found = leading_subspace(
         X,
         s,
         dense=False,
-        energy=energy,
+        energy=max(X.energy(), np.finfo(float).tiny),
         solver="auto",
         formulation=None,
         tol=5e-3,
