@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.linalg import subspace_angles
-
 from experiments import robust_numpy
 from experiments.robust_catalogue import CLEAN, OURS, RIVAL
 from experiments.robust_data import OUTLIERS, contaminated, haystack, sine
 from experiments.robust_peers import main
 from experiments.robust_verdict import verdict
+from scipy.linalg import subspace_angles
 
 SIZE = {"N": 300, "d": 30, "s": 4}
 

@@ -1,11 +1,11 @@
 """Principal component analysis through difference-of-convex duality.
 
 The mathematics layer speaks the paper's letters: functions, operators, ``DCProblem``,
-``FORMULATIONS`` and ``solve``. The estimators speak scikit-learn's words: ``PCA``, ``KernelPCA``
-and ``RobustPCA``.
+``FORMULATIONS`` and ``solve``. The estimators speak scikit-learn's words: ``PCA``, ``KernelPCA``,
+``RobustPCA`` and ``RobustKernelPCA``.
 """
 
-from .estimators import PCA, KernelPCA, RobustPCA
+from .estimators import PCA, KernelPCA, RobustKernelPCA, RobustPCA
 from .formulations import CLASSICAL, FORMULATIONS, formulation, optimal_value
 from .functions import Ball, Function, HalfSquare, Norm, Power, Spectral
 from .losses import (
@@ -72,6 +72,7 @@ __all__ = [
     "PowerLoss",
     "ProximalGradient",
     "Result",
+    "RobustKernelPCA",
     "RobustPCA",
     "RowLoss",
     "RowLossConjugate",

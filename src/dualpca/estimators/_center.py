@@ -42,7 +42,7 @@ def fixed_center(center: Any, X: RowBlocked, weights: np.ndarray | None) -> np.n
     median = column_medians(X, weights)
     if center == "median":
         return median
-    return median + spatial_median(shifted(X, median), mass)
+    return median + to_numpy(spatial_median(shifted(X, median), mass))[:, 0].astype(float)
 
 
 def column_medians(X: RowBlocked, weights: np.ndarray | None) -> np.ndarray:

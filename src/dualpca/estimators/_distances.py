@@ -31,11 +31,11 @@ def scores_and_distances(X: Operator, V: Array) -> tuple[Array, Array]:
     """``X V`` and ``||x_i - V V^T x_i||``: one pass over rows that are centred already."""
     if not isinstance(X, RowBlocked) or X.sparse:
         Y = X @ V
-        return Y, _between(X.row_norms(), Y)
+        return Y, between(X.row_norms(), Y)
 
     def part(rows: slice, block: Any) -> tuple[Array, Array]:
         Y, size = block @ V, row_norms(block)
-        rest = _between(size, Y)
+        rest = between(size, Y)
         xp = namespace(Y)
         small = rest < SMALL * size
         if bool(xp.any(small)):
@@ -49,7 +49,7 @@ def scores_and_distances(X: Operator, V: Array) -> tuple[Array, Array]:
     return stack(list(scores)), stack(list(distances))
 
 
-def _between(size: Array, Y: Array) -> Array:
+def between(size: Array, Y: Array) -> Array:
     """``sqrt(size^2 - ||y||^2)`` without squares, which might overflow."""
     xp = namespace(size)
     inside = row_norms(Y)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,29 @@ from ._data import check_same_kind, shifted, validated
 from ._distances import scores_and_distances
 
 
-class OutlierScoresMixin(OutlierMixin):
-    """Distances, scores and flags from ``components_``, ``mean_``, variances and ``offset_``."""
+def score_distances(T: Array, variances: Array) -> Array:
+    """Mahalanobis distances from 0 of scores; directions without variance are left out."""
+    xp = namespace(T)
+    some = variances > 1e-12 * xp.max(variances)
+    deviation = xp.sqrt(xp.where(some, variances, xp.ones_like(variances)))
+    scaled = xp.where(some[None, :], T / deviation[None, :], xp.zeros_like(T))
+    with np.errstate(over="ignore"):
+        return xp.sqrt(xp.sum(scaled * scaled, axis=1))
 
-    components_: Array
-    explained_variance_: Array
-    _origin: Any
-    mean_: Array
+
+class OutlierScoresMixin(OutlierMixin):
+    """Scores and flags from the two distances of rows, the limit ``offset_`` and ``flags_by_``."""
+
     offset_: float
     flags_by_: str
+
+    @abstractmethod
+    def _checked(self, X: Any, method: str) -> Any:
+        """X as the method may use it."""
+
+    @abstractmethod
+    def _distances(self, X: Any) -> tuple[Array, Array]:
+        """Score and orthogonal distances."""
 
     def distances(self, X: Any) -> tuple[Array, Array]:
         """The two distances of the outlier map.
@@ -40,21 +55,6 @@ class OutlierScoresMixin(OutlierMixin):
         """
         return self._distances(self._checked(X, "distances"))
 
-    def _checked(self, X: Any, method: str) -> Any:
-        check_is_fitted(self, "components_")
-        check_same_kind(X, self.components_, f"{type(self).__name__}.{method}")
-        return validated(self, X, reset=False)
-
-    def _distances(self, X: Any) -> tuple[Array, Array]:
-        T, orthogonal = scores_and_distances(shifted(X, self._origin), self.components_.T)
-        xp = namespace(T)
-        variance = self.explained_variance_
-        some = variance > 1e-12 * xp.max(variance)
-        deviation = xp.sqrt(xp.where(some, variance, xp.ones_like(variance)))
-        scaled = xp.where(some[None, :], T / deviation[None, :], xp.zeros_like(T))
-        with np.errstate(over="ignore"):
-            return xp.sqrt(xp.sum(scaled * scaled, axis=1)), orthogonal
-
     def score_samples(self, X: Any) -> Array:
         """Minus the distance that flags rows, so that higher is more normal.
 
@@ -71,8 +71,7 @@ class OutlierScoresMixin(OutlierMixin):
         return self._normality(self._checked(X, "score_samples"))
 
     def _normality(self, X: Any) -> Array:
-        score, orthogonal = self._distances(X)
-        return -(orthogonal if self.flags_by_ == "orthogonal" else score)
+        return self._normality_of(*self._distances(X))
 
     def decision_function(self, X: Any) -> Array:
         """``score_samples(X) - offset_``: negative for outliers.
@@ -102,6 +101,34 @@ class OutlierScoresMixin(OutlierMixin):
         xp = namespace(scores)
         return 1 - 2 * xp.astype(scores < self.offset_, xp.int64)
 
+    def _set_offset(self, contamination: Any, limit: float, scores: Array) -> None:
+        """``offset_`` from the cut-off, or from the share of rows to flag."""
+        if contamination == "auto":
+            self.offset_ = -limit
+        else:
+            self.offset_ = float(np.percentile(to_numpy(scores), 100.0 * contamination))
+
+    def _normality_of(self, score: Array, orthogonal: Array) -> Array:
+        return -(orthogonal if self.flags_by_ == "orthogonal" else score)
+
+
+class LinearOutliersMixin(OutlierScoresMixin):
+    """Distances from ``components_``, the centre and ``explained_variance_``."""
+
+    components_: Array
+    explained_variance_: Array
+    mean_: Array
+    _origin: Any
+
+    def _checked(self, X: Any, method: str) -> Any:
+        check_is_fitted(self, "components_")
+        check_same_kind(X, self.components_, f"{type(self).__name__}.{method}")
+        return validated(self, X, reset=False)
+
+    def _distances(self, X: Any) -> tuple[Array, Array]:
+        T, orthogonal = scores_and_distances(shifted(X, self._origin), self.components_.T)
+        return score_distances(T, self.explained_variance_), orthogonal
+
     def contributions(self, X: Any) -> Array:
         """What each variable adds to the squared orthogonal distance of a row.
 
@@ -120,10 +147,3 @@ class OutlierScoresMixin(OutlierMixin):
         V = self.components_.T
         rest = rows - (rows @ V) @ V.T
         return rest * namespace(rest).abs(rest)
-
-    def _set_offset(self, contamination: Any, limit: float, scores: Array) -> None:
-        """``offset_`` from the cut-off, or from the share of rows to flag."""
-        if contamination == "auto":
-            self.offset_ = -limit
-        else:
-            self.offset_ = float(np.percentile(to_numpy(scores), 100.0 * contamination))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..formulations import robust
-from ..linalg import Array, namespace, norm, orthonormalize, to_numpy
+from ..linalg import Array, cross, namespace, norm, orthonormalize, to_numpy
 from ..losses import Loss
 from ..operators import Centered, Kernel, Matrix, Operator, Selected, Weighted, centered
 from ..operators.rows import RowBlocked
@@ -32,13 +32,12 @@ GUARD = 0.05
 
 @dataclass(frozen=True)
 class Fit:
-    """A centre c, an orthonormal W, the weight of each row in the loss, and what it took."""
+    """A move of the centre, an orthonormal W, the weight of each row in the loss, and what it took."""
 
-    center: np.ndarray
+    delta: Array | None
     W: Array
     weights: np.ndarray
     residual: float
-    converged: bool
     iterations: int
 
 
@@ -90,8 +89,8 @@ def relative_residuals(
 
 
 def fit_rows(
-    X: RowBlocked,
-    start: Start,
+    base: Operator,
+    W: Array,
     *,
     loss: Loss,
     normalize: bool,
@@ -105,16 +104,15 @@ def fit_rows(
 ) -> Fit:
     """``minimize sum_i m_i rho(a_i ||(I - W W^T)(x_i - c)||)`` over W, and over c where ``joint``.
 
-    ``a_i`` is 1, or 1/||x_i - c_0|| with the centre c_0 of the start. In turns: W by DCA (Algorithm 5, or
-    6 where ``dual``) with c fixed, and c as the mean of the rows by their weights, which lowers the
-    objective too; until c stays.
+    The rows of ``base`` are about the centre of the start; ``a_i`` is 1, or 1 over their norm. In turns:
+    W by DCA with c fixed (Algorithm 5; 6 where ``dual``, or where base is a kernel), and c as the mean of
+    the rows by their weights, which lowers the objective too; until c stays.
     """
-    base = recentred(X, start.center, spread)
     scales = row_scales(base.row_norms(), normalize, spread)
-    W, delta = base.asarray(start.W), base.asarray(np.zeros((X.shape[1], 1)))
+    delta: Array | None = None
     iterations = 0
-    for round in range(ROUNDS):
-        view = Centered(base, delta) if round else base
+    for _ in range(ROUNDS):
+        view = base if delta is None else Centered(base, delta)
         rows = view if scales is None else Weighted(view, scales)
         problem = robust(rows, loss=loss, mass=mass)
         options = {"tol": tol, "max_iter": max(1, max_iter - iterations)}
@@ -132,11 +130,10 @@ def fit_rows(
         shift, weights = weighted_mean(problem, scales, W)
         if not joint or iterations >= max_iter:
             break
-        delta = delta + shift
-        if norm(shift - W @ (W.T @ shift)) <= tol * spread:
+        delta = shift if delta is None else delta + shift
+        if norm(shift - W @ cross(W, shift)) <= tol * spread:
             break
-    center = start.center + to_numpy(delta)[:, 0].astype(float)
-    return Fit(center, W, weights, result.residual, result.converged, iterations)
+    return Fit(delta, W, weights, result.residual, iterations)
 
 
 def weighted_mean(problem: DCProblem, scales: Array | None, W: Array) -> tuple[Array, np.ndarray]:
@@ -151,7 +148,7 @@ def weighted_mean(problem: DCProblem, scales: Array | None, W: Array) -> tuple[A
 
     total, mass = problem.X.sweep(W, row_map)
     weights = np.concatenate([found[first] for first in sorted(found)]).astype(float)
-    return total / mass if float(mass) > 0 else total, weights
+    return total / float(mass) if float(mass) > 0 else total, weights
 
 
 def refit(

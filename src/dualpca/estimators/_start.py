@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..linalg import Array, eigh, namespace, norm, orthonormalize, to_numpy
+from ..linalg import Array, eigh, gram, namespace, norm, orthonormalize, to_numpy
 from ..operators import Centered, Matrix, Operator, Selected, Weighted
 from ..operators._blocks import dense, row_norms
 from ..operators.rows import RowBlocked
@@ -148,7 +148,7 @@ def principal(X: Operator, s: int, seed: int) -> np.ndarray:
     """The s leading right singular vectors, to the accuracy a start needs."""
     n, d = X.shape
     if d <= min(n, DIRECT):
-        return eigh(X.gram())[1][:, :s]
+        return np.ascontiguousarray(eigh(X.gram())[1][:, :s])
     found = leading_subspace(
         X,
         s,
@@ -163,18 +163,19 @@ def principal(X: Operator, s: int, seed: int) -> np.ndarray:
     return found.ritz.V
 
 
-def spatial_median(X: Operator, weights: Any = None, tol: float = 1e-6) -> np.ndarray:
-    """``argmin_c sum_i w_i ||x_i - c||`` by Weiszfeld's iteration, one pass a step.
+def spatial_median(X: Operator, weights: Any = None, tol: float = 1e-6) -> Array:
+    """``argmin_c sum_i w_i ||x_i - c||`` by Weiszfeld's iteration, one pass a step; a thin factor c.
 
     Rows nearer to c than rounding allows keep a finite weight.
     """
     norms = X.row_norms()
     xp = namespace(norms)
     size2, typical = norms * norms, typical_size(to_numpy(norms))
-    c = X.asarray(np.zeros((X.shape[1], 1)))
     floor = float(xp.finfo(norms.dtype).eps) * typical
+    zeros = X.asarray(np.zeros((X.shape[0] if X.implicit else X.shape[1], 1)))
+    c = X.rmatmul(zeros) if X.implicit else zeros
     for _ in range(100):
-        c2 = float((c.T @ c)[0, 0])
+        c2 = float(gram(c)[0, 0])
 
         def row_map(Y: Array, rows: slice, c2: float = c2) -> tuple[Array, Array]:
             distance = xp.sqrt(xp.clip(size2[rows] - 2 * Y[:, 0] + c2, floor**2, None))
@@ -182,10 +183,11 @@ def spatial_median(X: Operator, weights: Any = None, tol: float = 1e-6) -> np.nd
             return w[:, None], xp.sum(w)
 
         total, mass = X.sweep(c, row_map)
-        moved, c = norm(total / mass - c), total / mass
+        new = total / float(mass)
+        moved, c = norm(new - c), new
         if moved <= tol * typical:
             break
-    return to_numpy(c)[:, 0].astype(float)
+    return c
 
 
 def concentrate(X: Operator, start: Start, h: int, fixed: bool) -> Start:
@@ -255,7 +257,7 @@ def best_start(
     that has nothing to be compared with stays as it is.
     """
     h = half(X.shape[0], s)
-    middle = spatial_median(X) if fixed is None else fixed
+    middle = spatial_median(X)[:, 0] if fixed is None else fixed
     starts = [make_start(X, name, s, middle, fixed is not None, rng) for name in names]
     if len(starts) == 1 and starts[0].name != "stahel_donoho":
         return starts[0], 1.0, 0.0
@@ -275,7 +277,7 @@ def best_start(
 def scree(X: Matrix, fixed: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
     """The variances of the least outlying half of the sample along its principal axes, decreasing."""
     n, d = X.shape
-    rows = _few(X, half(n, min(10, d)), spatial_median(X) if fixed is None else fixed, rng)
+    rows = _few(X, half(n, min(10, d)), spatial_median(X)[:, 0] if fixed is None else fixed, rng)
     center = _mean(rows) if fixed is None else fixed
     view = Centered(rows, center[:, None])
     S = view.gram() if d <= rows.shape[0] else view.kernel()

@@ -7,55 +7,53 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-import scipy.linalg
-import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.metrics.pairwise import pairwise_kernels
-from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.metaestimators import available_if
+from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from ..features import feature_operator
 from ..linalg import Array
-from ..operators import Centered, Kernel, Operator, as_operator, centered
+from ..operators import Centered, Operator, Weighted
 from ..solvers import Ritz
-from ._data import check_number, check_scores, seed, validated
-from ._subspace import ITERATIVE, Subspace, leading_subspace
+from ._data import check_number, checked_weights, seed
+from ._kernels import KERNEL_CONSTRAINTS, KernelMixin
+from ._preimage import PreimageMixin
+from ._subspace import ITERATIVE, Subspace, growing_subspace, leading_subspace
+from .pca import PCA
 
 __all__ = ["KernelPCA"]
 
-KERNELS = {
-    "linear",
-    "poly",
-    "polynomial",
-    "rbf",
-    "laplacian",
-    "sigmoid",
-    "cosine",
-    "chi2",
-    "additive_chi2",
-    "precomputed",
-}
 
-#: Up to this many bytes K is held in memory; beyond it, its blocks are computed in each pass.
-KERNEL_BYTES = 2 * 2**30
-
-
-class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class KernelPCA(
+    KernelMixin, PreimageMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     """Kernel principal component analysis through the dual, which needs only K.
 
     Parameters
     ----------
-    n_components : int or None
-        How many components, at most n_samples; None keeps every one with a nonzero eigenvalue.
+    n_components : int, float or None
+        How many components, at most n_samples; the fraction of the variance in feature space to
+        explain (0 < f < 1); or None, every one with a nonzero eigenvalue.
     kernel : str or callable
         Any kernel of :func:`sklearn.metrics.pairwise.pairwise_kernels`, "precomputed", or a function
         of two rows.
-    gamma, degree, coef0 : float
-        Parameters of the kernels that have them; ``gamma=None`` is 1/n_features.
+    gamma : float, "median", "scale" or None
+        Of the kernels that have one: a number; 1 over the median squared distance of two rows; 1 over
+        n_features and the variance of X, as scikit-learn's SVC; or None, 1/n_features.
+    degree, coef0 : float
+        Parameters of the kernels that have them.
     kernel_params : dict, optional
         Keyword arguments of a callable kernel.
     center : bool
         Centre in feature space.
+    approximation : {"nystroem", "rff", "orf"} or None
+        None works with K itself: in memory up to 2 GB, beyond that its blocks are computed in each
+        pass. "nystroem" takes kernels with landmarks only; "rff" and "orf" are random and orthogonal
+        random Fourier features of the RBF kernel. Features beyond 256 MB are computed in each pass.
+    n_landmarks : int
+    landmarks : {"uniform", "kmeans++", "leverage"} or array of shape (n_landmarks, n_features)
+        Which rows are landmarks, or rows of your own.
+    n_random_features : int
     solver : str or solver
         "auto", "lapack" (eigendecomposition of K), "krylov", or a solver of DC problems as in
         :class:`dualpca.PCA`.
@@ -67,6 +65,9 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         Drop components whose eigenvalue is zero also where ``n_components`` is given.
     fit_inverse_transform : bool
         Learn the way back from scores to rows, for :meth:`inverse_transform`.
+    inverse : {"ridge", "fixed_point"}
+        By kernel ridge regression of the rows on their scores (of at most 5000 rows), as in
+        scikit-learn; or the fixed-point iteration of the RBF kernel, which learns nothing.
     alpha : float
         The ridge of that regression.
     n_jobs : int or None
@@ -77,7 +78,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     eigenvalues_ : array of shape (n_components,)
         Of the centred K, decreasing.
     eigenvectors_ : array of shape (n_samples, n_components)
-        Orthonormal; in each the entry of largest magnitude is positive.
+        Orthonormal; in each the entry of largest magnitude is positive. Not with an approximation.
     explained_variance_, explained_variance_ratio_ : arrays of shape (n_components,)
         The variance of each score, and its share of the total in feature space.
     X_fit_ : array
@@ -97,12 +98,12 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     """
 
     _parameter_constraints = {  # noqa: RUF012
-        "n_components": [Interval(Integral, 1, None, closed="left"), None],
-        "kernel": [StrOptions(KERNELS), callable],
-        "gamma": [Interval(Real, 0, None, closed="left"), None],
-        "degree": [Interval(Real, 0, None, closed="left")],
-        "coef0": [Interval(Real, None, None, closed="neither")],
-        "kernel_params": [dict, None],
+        **KERNEL_CONSTRAINTS,
+        "n_components": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(RealNotInt, 0, 1, closed="neither"),
+            None,
+        ],
         "center": ["boolean"],
         "solver": [StrOptions({"auto", "lapack", "krylov", *ITERATIVE}), callable],
         "formulation": [str, callable, None],
@@ -111,20 +112,24 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         "random_state": ["random_state"],
         "remove_zero_eig": ["boolean"],
         "fit_inverse_transform": ["boolean"],
+        "inverse": [StrOptions({"ridge", "fixed_point"})],
         "alpha": [Interval(Real, 0, None, closed="left")],
-        "n_jobs": [Integral, None],
     }
 
     def __init__(
         self,
-        n_components: int | None = None,
+        n_components: int | float | None = None,
         *,
         kernel: Any = "linear",
-        gamma: float | None = None,
+        gamma: Any = None,
         degree: float = 3,
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
         center: bool = True,
+        approximation: str | None = None,
+        n_landmarks: int = 500,
+        landmarks: Any = "uniform",
+        n_random_features: int = 1000,
         solver: Any = "auto",
         formulation: Any = None,
         tol: float = 1e-4,
@@ -132,6 +137,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         random_state: Any = None,
         remove_zero_eig: bool = False,
         fit_inverse_transform: bool = False,
+        inverse: str = "ridge",
         alpha: float = 1.0,
         n_jobs: int | None = None,
     ) -> None:
@@ -142,6 +148,10 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.coef0 = coef0
         self.kernel_params = kernel_params
         self.center = center
+        self.approximation = approximation
+        self.n_landmarks = n_landmarks
+        self.landmarks = landmarks
+        self.n_random_features = n_random_features
         self.solver = solver
         self.formulation = formulation
         self.tol = tol
@@ -149,16 +159,19 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.random_state = random_state
         self.remove_zero_eig = remove_zero_eig
         self.fit_inverse_transform = fit_inverse_transform
+        self.inverse = inverse
         self.alpha = alpha
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: Any = None) -> KernelPCA:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> KernelPCA:
         """Fit the model.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n_samples, n_features), or the kernel matrix
         y : ignored
+        sample_weight : array of shape (n_samples,), optional
+            How often each row counts: a weight of 2 is the row twice, 0 leaves it out.
 
         Returns
         -------
@@ -166,110 +179,132 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         self._validate_params()
         check_number(self.n_components)
-        X = self._validated(X, reset=True)
-        if self.kernel == "precomputed" and X.shape[0] != X.shape[1]:
-            raise ValueError(
-                f"kernel='precomputed' expects a square kernel matrix, got shape {X.shape}"
-            )
-        N = X.shape[0]
-        s = N if self.n_components is None else min(int(self.n_components), N)
-        self.gamma_ = 1 / X.shape[1] if self.gamma is None else self.gamma
-        operator = self._operator(X)
-        Xc = centered(operator) if self.center else operator
-        total = Xc.energy()
-        found = self._eigenpairs(Xc, s, total)
-        self.residual_ = found.ritz.residual
-        self.variance_shortfall_ = found.shortfall
-        self.solver_ = found.solver
-        self.n_iter_ = found.iterations
-        self._set_eigenpairs(found.ritz, total)
-        self.X_fit_ = X if self.kernel == "precomputed" or isinstance(X, np.memmap) else X.copy()
-        if isinstance(Xc, Centered):
-            image = Xc.center.image[:, 0]
-            self._row_mean, self._all_mean = image, float(image.mean())
+        X = self._kernel_rows(X, reset=True, rows=1 if self.approximation is None else 2)
+        self._check_inverse(X)
+        rng = np.random.default_rng(seed(self.random_state))
+        self._set_gamma(X, rng)
+        if self.approximation is None:
+            self._fit_exact(X, sample_weight)
+        else:
+            self._fit_features(X, sample_weight, rng)
         if self.fit_inverse_transform:
-            self._fit_inverse(X)
-        self.n_passes_ = operator.passes
+            self._fit_inverse(X, rng)
         return self
 
-    def _validated(self, X: Any, *, reset: bool) -> Any:
-        sparse = self.kernel != "precomputed"
-        return validated(self, X, reset=reset, sparse=sparse, only_numpy=True)
+    def _fit_exact(self, X: Any, sample_weight: Any) -> None:
+        operator = self._kernel_operator(X)
+        weights = checked_weights(sample_weight, operator)
+        N = X.shape[0]
+        mass = np.ones(N, dtype=operator.dtype) if weights is None else weights
+        self._share = (mass / mass.sum()).astype(operator.dtype)
+        Xc: Operator = operator
+        if self.center:
+            center = operator.rmatmul(self._share[:, None])
+            Xc = Centered(operator, center, center * float(mass.sum()))
+            self._row_mean = center.image[:, 0]
+            self._all_mean = float(self._row_mean @ self._share)
+        root = np.sqrt(mass)
+        rows = Xc if weights is None else Weighted(Xc, root)
+        total = rows.energy()
+        found = self._eigenpairs(rows, operator, total)
+        self.residual_, self.variance_shortfall_ = found.ritz.residual, found.shortfall
+        self.solver_, self.n_iter_ = found.solver, found.iterations
+        self._set_eigenpairs(found.ritz, total, float(mass.sum()))
+        positive = self.eigenvalues_ > 0
+        scale = np.where(positive, 1 / np.sqrt(np.where(positive, self.eigenvalues_, 1)), 0)
+        self._coefficients = (root[:, None] * self.eigenvectors_) * scale
+        self.X_fit_ = X if self.kernel == "precomputed" or isinstance(X, np.memmap) else X.copy()
+        self.n_passes_ = operator.passes
 
-    def _kernel(self, X: Any, Y: Any) -> np.ndarray:
-        if callable(self.kernel):
-            params = self.kernel_params or {}
-        else:
-            params = {"gamma": self.gamma_, "degree": self.degree, "coef0": self.coef0}
-        return pairwise_kernels(
-            X, Y, metric=self.kernel, filter_params=True, n_jobs=self.n_jobs, **params
-        )
-
-    def _operator(self, X: Any) -> Operator:
-        if self.kernel == "precomputed":
-            return Kernel.from_matrix(X)
-        if self.kernel == "linear":
-            return Kernel.linear(as_operator(X))
-        if X.shape[0] ** 2 * X.dtype.itemsize <= KERNEL_BYTES:
-            return Kernel.from_matrix(self._kernel(X, X))
-        return Kernel.from_function(self._kernel, X)
-
-    def _eigenpairs(self, Xc: Operator, s: int, total: float) -> Subspace:
-        """Ritz pairs of ``K = X X^T`` on an orthonormal H, explicit whatever the formulation."""
-        # Centring is exact to this; rows that differ by less are one row.
-        if total <= 100 * float(np.finfo(Xc.dtype).eps) * getattr(Xc, "X", Xc).energy():
-            zeros = np.zeros(s, dtype=Xc.dtype)
-            H = np.eye(Xc.shape[0], s, dtype=Xc.dtype)
-            return Subspace(Ritz(H, zeros, zeros), 0.0, "none", 0)
-        found = leading_subspace(
-            Xc.T,
-            s,
-            rows=Xc,
-            dense=False,
-            energy=total,
+    def _fit_features(self, X: Any, sample_weight: Any, rng: np.random.Generator) -> None:
+        """PCA of the features, of which K is made approximately."""
+        self.features_ = self._feature_map(X, rng)
+        operator = feature_operator(self.features_, X)
+        n = self.n_components
+        if isinstance(n, Integral):
+            n = min(int(n), *operator.shape)
+        self.pca_ = PCA(
+            n,
+            center=self.center,
             solver=self.solver,
             formulation=self.formulation,
             tol=self.tol,
             max_iter=self.max_iter,
-            seed=seed(self.random_state),
-        )
+            random_state=int(rng.integers(2**31)),
+        ).fit(operator, sample_weight=sample_weight)
+        pca = self.pca_
+        self.eigenvalues_ = pca.singular_values_**2
+        self.explained_variance_ = self.eigenvalues_ / pca._mass
+        self.explained_variance_ratio_ = pca.explained_variance_ratio_
+        for name in ("residual_", "variance_shortfall_", "solver_", "n_iter_", "n_passes_"):
+            setattr(self, name, getattr(pca, name))
+
+    def _eigenpairs(self, rows: Operator, K: Operator, total: float) -> Subspace:
+        """Ritz pairs of ``K = X X^T`` on an orthonormal H, explicit whatever the formulation."""
+        N, n = rows.shape[0], self.n_components
+        fraction = n is not None and not isinstance(n, Integral)
+        s = min(int(n), N) if isinstance(n, Integral) else N
+        # Centring is exact to this; rows that differ by less are one row.
+        if total <= 100 * float(np.finfo(rows.dtype).eps) * K.energy():
+            zeros = np.zeros(1 if fraction else s, dtype=rows.dtype)
+            H = np.eye(N, len(zeros), dtype=rows.dtype)
+            return Subspace(Ritz(H, zeros, zeros), 0.0, "none", 0)
+        options = {
+            "rows": rows,
+            "dense": False,
+            "energy": total,
+            "solver": self.solver,
+            "formulation": self.formulation,
+            "tol": self.tol,
+            "max_iter": self.max_iter,
+            "seed": seed(self.random_state),
+        }
+        if fraction:
+            found = growing_subspace(rows.T, float(n) * total, **options)  # type: ignore[arg-type]
+        else:
+            found = leading_subspace(rows.T, s, **options)
         # An eigendecomposition can miss by more than rounding only where eigenvalues are negative.
-        limit = 5e-3 if "float32" in str(Xc.dtype) else 1e-5
+        limit = 5e-3 if "float32" in str(rows.dtype) else 1e-5
         if found.solver.startswith(("lapack", "gram")) and found.ritz.residual > limit:
             warnings.warn(
                 f"kernel={self.kernel!r} is not symmetric positive semidefinite on this data, and "
                 "components with negative eigenvalues come out as zero; use other parameters, or "
                 "ask for fewer n_components",
-                stacklevel=3,
+                stacklevel=4,
             )
         return found
 
-    def _set_eigenpairs(self, ritz: Ritz, total: float) -> None:
-        N = ritz.V.shape[0]
+    def _set_eigenpairs(self, ritz: Ritz, total: float, mass: float) -> None:
         ratio = 2e-7 if "float32" in str(ritz.theta.dtype) else 1e-12
         theta = np.where(ritz.theta > ratio * ritz.theta[0], ritz.theta, 0)
-        keep = slice(None)
+        share = theta / total if total > 0 else theta
+        keep = len(theta)
         if self.n_components is None or self.remove_zero_eig:
-            keep = slice(0, max(1, int(np.count_nonzero(theta))))
-        self.eigenvalues_ = theta[keep]
-        self.eigenvectors_ = ritz.V[:, keep]
-        self.explained_variance_ = self.eigenvalues_ / N
-        self.explained_variance_ratio_ = self.eigenvalues_ / total if total > 0 else theta[keep]
+            keep = max(1, int(np.count_nonzero(theta)))
+        elif not isinstance(self.n_components, Integral):
+            keep = min(keep, int((np.cumsum(share) <= self.n_components).sum()) + 1)
+        self.eigenvalues_ = theta[:keep]
+        self.eigenvectors_ = ritz.V[:, :keep]
+        self.explained_variance_ = self.eigenvalues_ / mass
+        self.explained_variance_ratio_ = share[:keep]
 
-    def fit_transform(self, X: Any, y: Any = None) -> Array:
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
         """Fit the model and return the scores of X.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n_samples, n_features), or the kernel matrix
         y : ignored
+        sample_weight : array of shape (n_samples,), optional
 
         Returns
         -------
         scores : array of shape (n_samples, n_components)
         """
-        self.fit(X)
-        return self.eigenvectors_ * np.sqrt(self.eigenvalues_)
+        self.fit(X, sample_weight=sample_weight)
+        if self.approximation is None and sample_weight is None:
+            return self.eigenvectors_ * np.sqrt(self.eigenvalues_)
+        return self.transform(X)
 
     def transform(self, X: Any) -> Array:
         """The scores of new rows: Theorem 3.8, from kernels with the training rows alone.
@@ -284,40 +319,20 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         scores : array of shape (n_samples, n_components)
         """
         check_is_fitted(self, "eigenvalues_")
-        X = self._validated(X, reset=False)
+        X = self._kernel_rows(X, reset=False)
+        if self.approximation is not None:
+            return self.pca_._scores(feature_operator(self.features_, X))
+        chunks = self._in_chunks(X, self.X_fit_.shape[0])
+        return np.concatenate([self._scores_of(X[rows]) for rows in chunks])
+
+    def _scores_of(self, X: Any) -> np.ndarray:
         K = X if self.kernel == "precomputed" else self._kernel(X, self.X_fit_)
-        if self.center:
-            K = K - K.mean(axis=1, keepdims=True) - self._row_mean + self._all_mean
-        positive = self.eigenvalues_ > 0
-        scale = np.where(positive, 1 / np.sqrt(np.where(positive, self.eigenvalues_, 1)), 0)
-        return K @ (self.eigenvectors_ * scale)
-
-    def _fit_inverse(self, X: Any) -> None:
-        if self.kernel == "precomputed" or sp.issparse(X):
-            raise ValueError(
-                "fit_inverse_transform=True needs dense rows to return to, not "
-                f"{'a precomputed kernel' if self.kernel == 'precomputed' else 'sparse data'}"
-            )
-        self.X_transformed_fit_ = self.eigenvectors_ * np.sqrt(self.eigenvalues_)
-        K = np.array(self._kernel(self.X_transformed_fit_, self.X_transformed_fit_))
-        K.flat[:: K.shape[0] + 1] += self.alpha
-        self.dual_coef_ = scipy.linalg.solve(K, X, assume_a="pos", overwrite_a=True)
-
-    @available_if(lambda self: self.fit_inverse_transform)
-    def inverse_transform(self, X: Any) -> Array:
-        """Rows whose scores are near X: kernel ridge regression of the training rows on their scores.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_components)
-
-        Returns
-        -------
-        rows : array of shape (n_samples, n_features)
-        """
-        check_is_fitted(self, "dual_coef_")
-        scores = check_scores(X, self.eigenvalues_.shape[0])
-        return self._kernel(scores, self.X_transformed_fit_) @ self.dual_coef_
+        scores = K @ self._coefficients
+        if not self.center:
+            return scores
+        total = self._coefficients.sum(axis=0)
+        offset = self._row_mean @ self._coefficients - self._all_mean * total
+        return scores - (K @ self._share)[:, None] * total - offset
 
     @property
     def _n_features_out(self) -> int:

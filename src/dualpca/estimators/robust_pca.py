@@ -16,12 +16,13 @@ from ..operators.rows import RowBlocked
 from ._center import CENTERS
 from ._distances import Measured, measure, ordered
 from ._likelihood import CovarianceMixin
-from ._outliers import OutlierScoresMixin
+from ._outliers import LinearOutliersMixin
 from ._prepare import prepare
 from ._robust import (
     GUARD,
     fit_rows,
     mean_loss,
+    recentred,
     refit,
     robust_solver,
     scaled_loss,
@@ -30,7 +31,6 @@ from ._robust import (
 from ._scores import ScoresMixin
 from ._start import (
     STARTS,
-    Start,
     as_starts,
     best_start,
     number_of_components,
@@ -46,7 +46,7 @@ __all__ = ["RobustPCA"]
 MAP = 0.975
 
 
-class RobustPCA(OutlierScoresMixin, CovarianceMixin, ScoresMixin, BaseEstimator):
+class RobustPCA(LinearOutliersMixin, CovarianceMixin, ScoresMixin, BaseEstimator):
     """PCA that bad rows do not move, and that says which rows are bad.
 
     It minimises ``sum_i rho(||(I - W W^T)(x_i - c)||)`` over an orthonormal W and a centre c, the robust
@@ -228,9 +228,11 @@ class RobustPCA(OutlierScoresMixin, CovarianceMixin, ScoresMixin, BaseEstimator)
         self.start_ = start.name
         spread = typical_size(Centered(sample, start.center[:, None]).row_norms())
         solver, dual = robust_solver(self.solver, s, rows.shape[1])
+        center = start.center + data.origin
+        base = recentred(rows, center, spread)
         fit = fit_rows(
-            rows,
-            Start(start.name, start.center + data.origin, start.W),
+            base,
+            base.asarray(start.W),
             loss=self.loss_,
             normalize=self.normalize,
             joint=data.fixed is None,
@@ -241,6 +243,8 @@ class RobustPCA(OutlierScoresMixin, CovarianceMixin, ScoresMixin, BaseEstimator)
             max_iter=self.max_iter,
             spread=spread,
         )
+        if fit.delta is not None:
+            center = center + to_numpy(fit.delta)[:, 0].astype(float)
         warn_above(fit.residual, self.tol, type(self).__name__, self.max_iter)
 
         def measured(center: np.ndarray, V: Array) -> Measured:
@@ -250,11 +254,11 @@ class RobustPCA(OutlierScoresMixin, CovarianceMixin, ScoresMixin, BaseEstimator)
             W = to_numpy(V).astype(float)
             return mean_loss(sample, self.loss_, start, center - data.origin, W, self.normalize)
 
-        found = measured(fit.center, fit.W)
+        found = measured(center, fit.W)
         good = to_numpy(found.orthogonal) <= found.cutoff(self.quantile)
         self.refitted_ = False
         if self.refit and not found.flat and good.sum() > 2 * s:
-            center, V = refit(
+            new = refit(
                 rows,
                 good,
                 s,
@@ -264,9 +268,9 @@ class RobustPCA(OutlierScoresMixin, CovarianceMixin, ScoresMixin, BaseEstimator)
                 tol=min(self.tol, 1e-4),
                 seed=int(rng.integers(2**31)),
             )
-            before = loss(fit.center, fit.W)
-            self.refitted_ = bool(loss(center, V) <= before + GUARD * abs(before))
-            found = measured(center, V) if self.refitted_ else found
+            before = loss(center, fit.W)
+            self.refitted_ = bool(loss(*new) <= before + GUARD * abs(before))
+            found = measured(*new) if self.refitted_ else found
         self.residual_, self.n_iter_ = fit.residual, fit.iterations
         self._set(found, rows, weights, data.fixed is not None)
         by_row = fit.weights if weights is None else fit.weights / weights

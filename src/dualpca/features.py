@@ -1,0 +1,259 @@
+"""Feature maps: rows phi(x) with phi(x)^T phi(y) near k(x, y), for linear PCA in place of K."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+from numpy.random import Generator
+from sklearn.cluster import kmeans_plusplus
+from sklearn.metrics.pairwise import pairwise_kernels
+
+from .operators import Blocks, Matrix, RowBlocked, centered
+from .operators._blocks import GRAM_FACTOR, as_float, as_float64, block_rows, dense
+
+
+def _rows(X: Any) -> Any:
+    """X as an array (a memory map stays one) or in CSR, to be sliced by rows."""
+    return X.tocsr() if sp.issparse(X) else np.asarray(X)
+
+
+def _slices(N: int, step: int) -> list[slice]:
+    return [slice(i, min(i + step, N)) for i in range(0, N, step)]
+
+
+def pairwise(X: Any, Y: Any, metric: str = "rbf", **params: Any) -> np.ndarray:
+    """``k(X, Y)`` of :func:`sklearn.metrics.pairwise.pairwise_kernels`, chi2 of any rows too."""
+    if "chi2" in metric and (sp.issparse(X) or not X.flags.writeable):  # dense copies, by blocks
+        parts = (np.array(dense(X[r])) for r in _slices(X.shape[0], block_rows(X.shape[1], 8)))
+        return np.concatenate([pairwise(p, np.array(dense(Y)), metric, **params) for p in parts])
+    return pairwise_kernels(X, Y, metric=metric, filter_params=True, **params)
+
+
+class FeatureMap(Protocol):
+    """``x -> phi(x)``: n rows, dense or CSR, to a dense n x dimension array of their float dtype."""
+
+    @property
+    def dimension(self) -> int: ...
+
+    def __call__(self, X: Any) -> np.ndarray: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Nystroem:
+    """``phi(x) = k(x, Z) K_ZZ^{-1/2}``, exact on the landmarks: phi(Z) phi(Z)^T = K_ZZ.
+
+    Williams & Seeger (2001). ``kernel(X, Z)`` has a row for each row of X; ``root`` is K_ZZ^{-1/2}.
+    """
+
+    landmarks: Any
+    kernel: Any
+    root: np.ndarray
+
+    @property
+    def dimension(self) -> int:
+        return self.root.shape[1]
+
+    def __call__(self, X: Any) -> np.ndarray:
+        X = as_float(_rows(X))
+        K = np.asarray(self.kernel(X, self.landmarks), dtype=X.dtype)
+        return K @ self.root.astype(X.dtype, copy=False)
+
+
+def nystroem(X: Any, kernel: Any, landmarks: Any, **params: Any) -> Nystroem:
+    """``K_ZZ^{-1/2} = V Diag(theta)^{-1/2} V^T`` of the landmarks ``Z = X[landmarks]``.
+
+    Williams & Seeger (2001). Eigenvalues below m eps theta_max, eps that of X, count as zero.
+
+    Parameters
+    ----------
+    X : array, memory map or sparse matrix of shape (N, d)
+    kernel : function of two blocks of rows, or a name for :func:`pairwise` with its ``params``
+    landmarks : indices of m rows, as from :func:`choose_landmarks`, or a slice
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).standard_normal((200, 5))
+    >>> phi = nystroem(X, "rbf", np.arange(50), gamma=0.2)
+    >>> bool(np.allclose(phi(X) @ phi(X[:50]).T, pairwise(X, X[:50], gamma=0.2)))
+    True
+    """
+    # A method of an estimator goes by the estimator's parameter.
+    name = getattr(getattr(kernel, "__self__", None), "kernel", getattr(kernel, "__name__", kernel))
+    kernel = partial(pairwise, metric=kernel, **params) if isinstance(kernel, str) else kernel
+    Z = as_float(_rows(X)[landmarks])
+    K = np.asarray(kernel(as_float64(Z), as_float64(Z)), dtype=np.float64)
+    theta, V = scipy.linalg.eigh((K + K.T) / 2)
+    limit = (1e-3 if Z.dtype == np.float32 else 1e-6) * np.abs(theta).max()
+    if theta[0] < -limit or np.abs(K - K.T).max() > limit:
+        raise ValueError(
+            f"kernel={name!r} is not symmetric positive semidefinite on the landmarks; use a kernel "
+            "that is, such as 'rbf', or other parameters of this one"
+        )
+    keep = theta > max(len(theta) * float(np.finfo(Z.dtype).eps) * theta[-1], 0.0)
+    root = (V[:, keep] / np.sqrt(theta[keep])) @ V[:, keep].T
+    return Nystroem(Z, kernel, root.astype(Z.dtype))
+
+
+@dataclass(frozen=True, eq=False)
+class RandomFourier:
+    """``phi(x) = sqrt(2/D) [cos(x Omega), sin(x Omega)]`` for ``exp(-gamma ||x - y||^2)``.
+
+    Rahimi & Recht (2007) in the paired form, whose variance (1 - k^2)^2 / D is below the (1 + k^4/2
+    - k^2) / D of cosines with random offsets at every distance (Sutherland & Schneider 2015), and
+    where ||phi(x)|| = 1. An odd D ends the cosines with one that has an ``offset`` and no sine.
+    """
+
+    frequencies: np.ndarray
+    offset: float | None = None
+
+    @property
+    def dimension(self) -> int:
+        return 2 * self.frequencies.shape[1] - (self.offset is not None)
+
+    def __call__(self, X: Any) -> np.ndarray:
+        X = as_float(_rows(X))
+        phases = X @ self.frequencies.astype(X.dtype, copy=False)
+        phases[:, -1] += self.offset or 0.0
+        parts = [np.cos(phases), np.sin(phases[:, : self.dimension - phases.shape[1]])]
+        return np.concatenate(parts, axis=1) * math.sqrt(2 / self.dimension)
+
+
+def random_fourier(
+    d: int, D: int, gamma: float, rng: Generator, orthogonal: bool = False
+) -> RandomFourier:
+    """``Omega ~ N(0, 2 gamma)``, d x D/2, or orthogonal columns whose norms are so distributed.
+
+    Rahimi & Recht (2007); Yu et al. (2016) where ``orthogonal``: each d columns are an orthogonal
+    matrix times chi-distributed norms, the last ones part of another. D may be odd.
+
+    Examples
+    --------
+    >>> phi = random_fourier(5, 5000, 0.1, np.random.default_rng(1), orthogonal=True)
+    >>> bool(abs(phi(np.ones((1, 5))) @ phi(np.zeros((1, 5))).T - np.exp(-0.5)) < 0.05)
+    True
+    """
+    m = (D + 1) // 2
+    G = rng.standard_normal((d, m))
+    if orthogonal:  # the signs of the columns, which QR fixes, do not show in phi phi^T
+        Q = [np.linalg.qr(G[:, i : i + d])[0] for i in range(0, m, d)]
+        G = np.concatenate(Q, axis=1) * np.sqrt(rng.chisquare(d, m))
+    return RandomFourier(math.sqrt(2 * gamma) * G, rng.uniform(0, 2 * np.pi) if D % 2 else None)
+
+
+def choose_landmarks(
+    X: Any, count: int, how: str, rng: Generator, kernel: Any = None, gamma: float | None = None
+) -> np.ndarray:
+    """``Z = X[indices]``: the sorted indices of ``count`` distinct rows for :func:`nystroem`.
+
+    Arthur & Vassilvitskii (2007) for "kmeans++", Musco & Musco (2017) for "leverage". Both look at
+    no more than 20 count rows, drawn uniformly and held in memory.
+
+    Parameters
+    ----------
+    how : "uniform", "kmeans++" or "leverage" (in proportion to ridge leverage scores)
+    kernel, gamma : of "leverage", as in :func:`nystroem`; "rbf" where None
+
+    Examples
+    --------
+    >>> X = np.repeat(np.eye(4), 25, axis=0)
+    >>> (choose_landmarks(X, 4, "kmeans++", np.random.default_rng(0)) // 25).tolist()
+    [0, 1, 2, 3]
+    """
+    X = _rows(X)
+    N = X.shape[0]
+    if how not in ("uniform", "kmeans++", "leverage"):
+        raise ValueError(f"how={how!r} is unknown; use 'uniform', 'kmeans++' or 'leverage'")
+    if count > N:
+        raise ValueError(f"n_landmarks={count} exceeds the {N} rows of X; ask for at most {N}")
+    if how == "uniform" or count == N:
+        return np.sort(rng.choice(N, count, replace=False))
+    pool = np.sort(rng.choice(N, min(N, 20 * count), replace=False))
+    sample = as_float(X[pool])
+    if how == "kmeans++":
+        _, drawn = kmeans_plusplus(sample, count, random_state=int(rng.integers(2**31 - 1)))
+        # Equal rows may be drawn twice; others take their place.
+        others = rng.permutation(np.setdiff1d(np.arange(len(pool)), drawn))
+        return np.sort(pool[np.append(np.unique(drawn), others)[:count]])
+    first = rng.choice(len(pool), count, replace=False)
+    phi = nystroem(sample, kernel or "rbf", first, gamma=gamma)
+    # Efraimidis & Spirakis (2006): the least of these are a draw without replacement.
+    keys = rng.exponential(size=len(pool)) / np.maximum(_leverage(phi, sample), 1e-100)
+    return np.sort(pool[np.argsort(keys)[:count]])
+
+
+def _leverage(phi: Nystroem, X: Any, ridge: float | None = None) -> np.ndarray:
+    """``l_i = ||phi(x_i) (Phi^T Phi + lambda n I)^{-1/2}||^2 + min(1, r_i / (lambda n))``.
+
+    Ridge leverage scores (Musco & Musco 2017), where ``r_i = k(x_i, x_i) - ||phi(x_i)||^2`` is what
+    the m landmarks miss of a row: without it rows far from all of them would count least, though
+    they matter most. ``lambda n = sum_i r_i / m`` gives both terms about the same weight.
+    """
+    Phi = as_float64(phi(X))
+    found = np.sum(Phi**2, axis=1)
+    squares = [np.diagonal(phi.kernel(X[r], X[r])) for r in _slices(X.shape[0], 64)]
+    missed = np.maximum(np.concatenate(squares) - found, 0)
+    least = max(np.finfo(X.dtype).eps * found.sum(), 1e-100)  # all that is missed may be rounding
+    ridge = max(missed.sum() / phi.dimension, least) if ridge is None else ridge
+    theta, V = scipy.linalg.eigh(Phi.T @ Phi)
+    return np.sum((Phi @ V) ** 2 / (theta.clip(0) + ridge), axis=1) + np.minimum(missed / ridge, 1)
+
+
+def median_gamma(X: Any, rng: Generator) -> float:
+    """``gamma = 1 / median ||x - y||^2`` over the pairs of at most 1000 rows, equal ones left out.
+
+    The median heuristic (Garreau et al. 2017); 1.0 where all rows are equal.
+
+    Examples
+    --------
+    >>> median_gamma(np.array([[0.0], [0.0], [2.0]]), np.random.default_rng(0))
+    0.25
+    """
+    X = _rows(X)
+    S = as_float64(X[np.sort(rng.choice(X.shape[0], min(X.shape[0], 1000), replace=False))])
+    S = S if sp.issparse(S) else S - S.mean(axis=0)  # a large mean would cancel digits below
+    G = dense(S @ S.T)
+    size = np.add.outer(G.diagonal(), G.diagonal())
+    apart = (size - 2 * G)[size - 2 * G > 1e-13 * size]  # what is below is rounding
+    return float(1 / np.median(apart)) if apart.size else 1.0
+
+
+def scale_gamma(X: Any) -> float:
+    """``gamma = 1 / (d Var(X))`` over all entries of X: scikit-learn's "scale"; 1.0 where Var is 0.
+
+    Examples
+    --------
+    >>> scale_gamma(np.array([[0.0, 2.0], [2.0, 0.0]]))
+    0.5
+    """
+    operator = Blocks([_rows(X)])
+    N, d = operator.shape
+    means = operator.column_sums()[0] / N
+    variance = centered(operator).energy() / (N * d) + float(means.var())
+    least = 1e-13 if operator.sparse else 1e-28  # the rounding of equal entries, over mean^2
+    return 1 / (d * variance) if variance > least * np.max(means**2) else 1.0
+
+
+def feature_operator(phi: FeatureMap, X: Any, limit: int = 2**28) -> RowBlocked:
+    """``Phi = phi(X)``, N x D: stored up to ``limit`` bytes, else recomputed in each pass.
+
+    Storing takes twice that for a moment; recomputing, about four blocks of 32 MB (at least 64
+    rows). X, an array, a memory map or a sparse matrix, is kept then and not copied.
+
+    Examples
+    --------
+    >>> phi = random_fourier(5, 30, 0.1, np.random.default_rng(1))
+    >>> feature_operator(phi, np.ones((200, 5))).shape
+    (200, 30)
+    """
+    X = _rows(X)
+    N, D, dtype = X.shape[0], phi.dimension, as_float(X[:0]).dtype
+    slices = _slices(N, block_rows(D, dtype.itemsize, GRAM_FACTOR))
+    functions = [lambda rows=rows: phi(X[rows]) for rows in slices]
+    blocks = Blocks(functions, shapes=[(r.stop - r.start, D) for r in slices], dtype=dtype)
+    return Matrix(blocks.todense()) if N * D * dtype.itemsize <= limit else blocks
