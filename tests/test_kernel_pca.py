@@ -291,13 +291,13 @@ def test_blocks_are_computed_where_memory_is_short(monkeypatch):
 
     shapes = []
 
-    def spy(X, Y, **options):
+    def spy(X, Y, metric, **options):
         shapes.append((X.shape[0], Y.shape[0]))
-        return pairwise_kernels(X, Y, **options)
+        return pairwise_kernels(X, Y, metric=metric, filter_params=True, **options)
 
     monkeypatch.setattr(module, "KERNEL_BYTES", 0)
     monkeypatch.setattr("dualpca.operators._blocks.BLOCK_BYTES", 1)
-    monkeypatch.setattr(module, "pairwise_kernels", spy)
+    monkeypatch.setattr(module, "pairwise", spy)
     kpca = KernelPCA(2, kernel="rbf", solver="dca", random_state=0).fit(rows(300))
     assert max(n for n, _ in shapes) <= 64
     assert kpca.n_iter_ <= kpca.n_passes_ <= kpca.n_iter_ + 12

@@ -253,7 +253,6 @@ def test_inside_unions_and_column_transformers():
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
-@pytest.mark.filterwarnings(DOUBT)
 @pytest.mark.parametrize(
     "estimator", [PCA(2), PCA(2, formulation="n"), KernelPCA(2, kernel="rbf")], ids=name_of
 )
@@ -279,6 +278,7 @@ def test_frames_keep_their_index():
         assert list(out.index) == list(table.index)
 
 
+@pytest.mark.filterwarnings(DOUBT)
 def test_sparse_tag_tells_the_truth():
     X = sp.csr_array(load_iris().data)
     for estimator in ESTIMATORS:

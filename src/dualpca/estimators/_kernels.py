@@ -13,6 +13,7 @@ from ..features import (
     choose_landmarks,
     median_gamma,
     nystroem,
+    pairwise,
     random_fourier,
     scale_gamma,
 )
@@ -88,11 +89,9 @@ class KernelMixin:
     def _kernel(self, X: Any, Y: Any) -> np.ndarray:
         if callable(self.kernel):
             params = self.kernel_params or {}
-        else:
-            params = {"gamma": self.gamma_, "degree": self.degree, "coef0": self.coef0}
-        return pairwise_kernels(
-            X, Y, metric=self.kernel, filter_params=True, n_jobs=self.n_jobs, **params
-        )
+            return pairwise_kernels(X, Y, metric=self.kernel, n_jobs=self.n_jobs, **params)
+        params = {"gamma": self.gamma_, "degree": self.degree, "coef0": self.coef0}
+        return pairwise(X, Y, self.kernel, n_jobs=self.n_jobs, **params)
 
     def _set_gamma(self, X: Any, rng: np.random.Generator) -> None:
         if self.gamma is None:

@@ -57,7 +57,7 @@ def costs(X: Operator, s: int, tol: float, energy: float) -> dict[str, float]:
     steps, b = expected_steps(n, s, tol), BLOCK
     half = 1.0 if "float32" in str(X.dtype) else 0.5
     eigen = (EIGH_FEW if n > 1000 and s < n else EIGH) * n**3
-    if n >= KRYLOV_SIDE and s <= KRYLOV_SHARE * n:
+    if n >= KRYLOV_SIDE and s <= KRYLOV_SHARE * n and not X.T.implicit:  # K goes to LAPACK
         more = expected_steps(n, s, krylov_aim(tol))
         eigen = _besides(more, n) + more * 2 * n * n * b / (2 * THIN * half)
     if X.entries < N * d:
