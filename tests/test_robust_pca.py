@@ -555,8 +555,13 @@ def test_bulk_is_the_lower_group_where_most_rows_are_far():
     rng = np.random.default_rng(0)
     good = np.linalg.norm(rng.standard_normal((300, 30)), axis=1)
     far = 10 + np.linalg.norm(rng.standard_normal((700, 30)), axis=1)
-    alone, among = bulk(good, 3), bulk(np.concatenate([far, good]), 3)
+    spread, point = rng.standard_normal((1000, 3)), np.ones((300, 3))
+    alone = bulk(good, spread[:300])
+    among = bulk(np.concatenate([far, good]), spread)
     assert_allclose(among, alone, rtol=0.05)
+    # Rows that are one point of the subspace are no better for being near it.
+    clustered = bulk(np.concatenate([far, good]), np.concatenate([spread[:700], point]))
+    assert clustered[0] > 1.5 * alone[0]
     limit = cutoff(*alone, 0.999)
     assert 0 <= (good > limit).mean() < 0.01
     assert limit == pytest.approx(np.sqrt(chi2.ppf(0.999, 30)), rel=0.05)
@@ -565,7 +570,7 @@ def test_bulk_is_the_lower_group_where_most_rows_are_far():
 def test_repeated_values():
     values, weights = np.array([3.0, 1.0, 2.0]), np.array([2.0, 1.0, 3.0])
     assert_array_equal(np.sort(repeated(values, weights)), [1, 2, 2, 2, 3, 3])
-    assert repeated(values, None) is values
+    assert_array_equal(repeated(values, None), values)
 
 
 def test_concentration_never_raises_the_trimmed_objective():

@@ -85,7 +85,9 @@ def measure(
 ) -> Measured:
     """Scores and distances of all rows: one pass."""
     scores, orthogonal = scores_and_distances(shifted(X, center), V)
-    location, scale = bulk(to_numpy(orthogonal).astype(float), V.shape[1], weights)
+    location, scale = bulk(
+        to_numpy(orthogonal).astype(float), to_numpy(scores).astype(float), weights
+    )
     eps = float(namespace(V).finfo(V.dtype).eps)
     floor = 64 * (eps * spread + np.finfo(float).eps * float(np.linalg.norm(center)))
     return Measured(center, V, scores, orthogonal, location, scale, floor)

@@ -67,7 +67,8 @@ def scaled_loss(loss: Loss, sample: Matrix, start: Start, normalize: bool) -> Lo
     if loss.homogeneous or loss.scale is not None:
         return loss
     residuals = relative_residuals(sample, start.center, start.W, start.center, normalize)
-    location, scale = bulk(residuals, start.W.shape[1])
+    scores = Centered(sample, start.center[:, None]) @ start.W
+    location, scale = bulk(residuals, scores)
     c = loss.tuning * max(location + ABOVE * scale, 0.0) ** 1.5
     typical = 1.0 if normalize else typical_size(sample.row_norms())
     # Squared residuals are differences of squares, exact to eps of those.
@@ -192,8 +193,21 @@ def mean_loss(
     """The loss of the sample's rows at another centre and subspace, on average."""
     residuals = relative_residuals(sample, center, W, start.center, normalize)
     typical = 1.0 if normalize else typical_size(sample.row_norms())
+    return average_loss(loss, residuals, None, typical, None)
+
+
+def average_loss(
+    loss: Loss,
+    residuals: np.ndarray,
+    scales: np.ndarray | None,
+    typical: float,
+    mass: np.ndarray | None,
+) -> float:
+    """``sum_i m_i rho(a_i r_i) / sum_i m_i``, with an epsilon where the loss needs one."""
+    residuals = residuals if scales is None else residuals * scales
     epsilon = 1e-3 * typical if loss.singular else 0.0
-    return float(loss.psi((residuals**2 + epsilon**2) / loss.c**2).mean())
+    values = loss.psi((residuals**2 + epsilon**2) / loss.c**2)
+    return float(np.average(values, weights=mass))
 
 
 def robust_solver(solver: Any, s: int, d: int) -> tuple[Any, bool]:

@@ -5,16 +5,20 @@ Vectors there are ``Gamma^T a``; a centre, a basis or a move of the centre is it
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..linalg import eigh
+from ..losses import Loss, as_loss
 from ..operators import Centered, Kernel, Matrix, Operator, Weighted
+from ..solvers.solve import as_solver
 from ._distances import Measured, between
-from ._start import spatial_median
-from ._subspace import leading_subspace
+from ._robust import GUARD, average_loss, fit_rows, row_scales, scaled_loss
+from ._start import as_starts, best_start, number_of_components, spatial_median, typical_size
+from ._subspace import leading_subspace, warn_above
 from ._univariate import bulk
 
 #: Rows of the sample that starts see: its kernel matrix is decomposed.
@@ -84,7 +88,9 @@ def measure_kernel(
     view = about(K, a)
     scores = view @ K.rmatmul(K.asarray(A))
     orthogonal = between(view.row_norms(), scores)
-    location, scale = bulk(np.asarray(orthogonal, dtype=float), A.shape[1], weights)
+    location, scale = bulk(
+        np.asarray(orthogonal, dtype=float), np.asarray(scores, dtype=float), weights
+    )
     # Squared distances are differences of squares: exact to eps of those.
     floor = 8 * float(np.sqrt(np.finfo(K.dtype).eps)) * spread
     return Measured(a, A, scores, orthogonal, location, scale, floor)
@@ -119,3 +125,83 @@ def refit_kernel(
     scale = np.where(some, 1 / np.sqrt(np.where(some, theta, 1.0)), 0.0)
     b = np.sqrt(mass)[:, None] * np.asarray(ritz.V, dtype=float) * scale
     return a, b - np.outer(a, b.sum(axis=0))
+
+
+@dataclass(frozen=True)
+class KernelFit:
+    """The rows beside the subspace that was found, and how it was found."""
+
+    found: Measured
+    weights: np.ndarray
+    loss: Loss
+    start: str
+    agreement: float
+    nearness: float
+    refitted: bool
+    residual: float
+    iterations: int
+
+
+def fit_kernel(
+    model: Any,
+    K: Kernel,
+    block: Callable[[np.ndarray], np.ndarray],
+    mass: np.ndarray,
+    plain: bool,
+    rng: np.random.Generator,
+) -> KernelFit:
+    """Start, dual DCA and guarded refit by the parameters of ``model``; ``plain`` where mass is 1."""
+    share = fixed_share(model.center, K, mass)
+    sample = take_coordinates(K, block, mass, share, rng)
+    T, fixed = sample.T, None if share is None else np.zeros(sample.T.shape[1])
+    s = number_of_components(model.n_components, T, fixed, rng)
+    starts = as_starts(model.init, s, T.shape[1])
+    start, agreement, nearness = best_start(T, starts, s, fixed, rng)
+    loss = scaled_loss(as_loss(model.loss), T, start, model.normalize)
+    spread = typical_size(Centered(T, start.center[:, None]).row_norms())
+    center = sample.share + sample.coefficients(start.center[:, None])[:, 0]
+    base = about(K, center)
+    name = "anderson" if model.solver == "auto" else model.solver
+    fit = fit_rows(
+        base,
+        K.rmatmul(K.asarray(sample.coefficients(start.W))),
+        loss=loss,
+        normalize=model.normalize,
+        joint=share is None,
+        solver=as_solver(name),
+        dual=False,
+        mass=None if plain else K.asarray(np.maximum(mass, 1e-300)),
+        tol=model.tol,
+        max_iter=model.max_iter,
+        spread=spread,
+    )
+    warn_above(fit.residual, model.tol, type(model).__name__, model.max_iter)
+    weights = None if plain else mass
+    if fit.delta is not None:
+        center = center + np.asarray(fit.delta.coefficients, dtype=float)[:, 0]
+    found = measure_kernel(K, center, np.asarray(fit.W.coefficients, dtype=float), weights, spread)
+    good = np.asarray(found.orthogonal) <= found.cutoff(model.quantile)
+    refitted = False
+    if model.refit and not found.flat and (good & (mass > 0)).sum() > 2 * s:
+        seed, tol = int(rng.integers(2**31)), min(model.tol, 1e-4)
+        parts = refit_kernel(K, mass * good, s, share=share, tol=tol, seed=seed)
+        new = measure_kernel(K, *parts, weights, spread)
+        scales = row_scales(np.asarray(base.row_norms(), dtype=float), model.normalize, spread)
+        typical = 1.0 if model.normalize else spread
+        before, after = (
+            average_loss(loss, np.asarray(m.orthogonal, dtype=float), scales, typical, mass)
+            for m in (found, new)
+        )
+        refitted = bool(after <= before + GUARD * abs(before))
+        found = new if refitted else found
+    return KernelFit(
+        found,
+        fit.weights,
+        loss,
+        start.name,
+        agreement,
+        nearness,
+        refitted,
+        fit.residual,
+        fit.iterations,
+    )

@@ -13,6 +13,9 @@ REWEIGHT = 0.975
 #: Fewer than this share of the rows far below the bulk are a tail; more are the good rows themselves.
 LOWER = 0.1
 
+#: A group is too thin to span the subspace where it varies less than this share of all rows' spread.
+THIN = 0.03
+
 #: How many scales below the bulk "far" is.
 FAR = 3.5
 
@@ -64,22 +67,40 @@ def location_scale(Z: np.ndarray, h: int) -> tuple[np.ndarray, np.ndarray]:
     return (middle + location)[:, 0], np.sqrt(variance)[:, 0]
 
 
-def bulk(distances: np.ndarray, s: int, weights: np.ndarray | None = None) -> tuple[float, float]:
+def bulk(
+    distances: np.ndarray,
+    scores: np.ndarray,
+    weights: np.ndarray | None = None,
+) -> tuple[float, float]:
     """Location and scale of ``distance^(2/3)``, near normal (Wilson and Hilferty), of the good rows.
 
     Outliers have large distances. Where the densest half is itself far above a sizeable group of rows,
-    that half are outliers, and the estimate is that of the group. A subspace of s dimensions passes
-    through any s + 1 rows, so a group must have twice as many.
+    that half are outliers, and the estimate is that of the group, if its scores span the subspace: a
+    cluster or a line that a subspace passes through does not. A subspace of s dimensions passes through
+    any s + 1 rows, so a group must have twice as many.
     """
-    t = repeated(np.cbrt(distances) ** 2, weights)
+    s = scores.shape[1]
+    rows = repeated_rows(distances, weights)
+    t = np.cbrt(distances[rows]) ** 2
     enough = max(LOWER * len(t), 2 * (s + 1), 5)
     while True:
         h = min(len(t), (len(t) + s + 1) // 2)
         location, scale = (float(a[0]) for a in location_scale(t[None, :], h))
         lower = t < location - FAR * scale
-        if lower.sum() < enough:
+        if lower.sum() < enough or not _spans(scores[rows[lower]], scores):
             return location, scale
-        t = t[lower]
+        t, rows = t[lower], rows[lower]
+
+
+def _spans(some: np.ndarray, scores: np.ndarray) -> bool:
+    """Whether some rows vary in every direction of the scores, if less than all do."""
+    low, high = np.percentile(scores, [25, 75], axis=0)
+    spread = high - low
+    columns = spread > 0
+    if not columns.any():
+        return False
+    Z = (some[:, columns] - some[:, columns].mean(axis=0)) / spread[columns]
+    return float(np.linalg.eigvalsh(Z.T @ Z / len(Z))[0]) > THIN**2
 
 
 def cutoff(location: float, scale: float, q: float) -> float:
@@ -89,11 +110,15 @@ def cutoff(location: float, scale: float, q: float) -> float:
 
 def repeated(values: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
     """Each value as often as its weight says: exactly for whole weights, by quantiles for others."""
+    return values[repeated_rows(values, weights)]
+
+
+def repeated_rows(values: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    """Which value stands at each place of :func:`repeated`."""
     if weights is None:
-        return values
+        return np.arange(len(values))
     order = np.argsort(values, kind="stable")
     total = np.cumsum(weights[order])
-    count = max(round(float(total[-1])), 1)
-    count = min(count, 10**6)
+    count = min(max(round(float(total[-1])), 1), 10**6)
     places = (np.arange(count) + 0.5) * (total[-1] / count)
-    return values[order][np.minimum(np.searchsorted(total, places), len(values) - 1)]
+    return order[np.minimum(np.searchsorted(total, places), len(values) - 1)]

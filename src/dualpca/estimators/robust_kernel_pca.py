@@ -12,23 +12,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..features import feature_operator
 from ..linalg import Array
-from ..losses import LOSSES, Loss, as_loss
-from ..operators import Centered
+from ..losses import LOSSES, Loss
 from ._data import check_number, checked_weights, seed
 from ._distances import Measured, between, ordered
 from ._kernels import KERNEL_CONSTRAINTS, KernelMixin
 from ._outliers import OutlierScoresMixin, score_distances
-from ._robust import GUARD, fit_rows, robust_solver, row_scales, scaled_loss, warn_of_doubt
-from ._robust_kernel import (
-    about,
-    fixed_share,
-    measure_kernel,
-    refit_kernel,
-    take_coordinates,
-)
-from ._start import STARTS, as_starts, best_start, number_of_components, typical_size
-from ._subspace import warn_above
-from ._univariate import chi2_quantile
+from ._robust import warn_of_doubt
+from ._robust_kernel import fit_kernel
+from ._start import STARTS
+from ._univariate import bulk, chi2_quantile
 from .robust_pca import MAP, RobustPCA
 
 __all__ = ["RobustKernelPCA"]
@@ -38,12 +30,7 @@ TAKEN = (
     "explained_variance_",
     "explained_variance_ratio_",
     "weights_",
-    "score_distances_",
-    "orthogonal_distances_",
     "score_cutoff_",
-    "orthogonal_cutoff_",
-    "offset_",
-    "outliers_",
     "flags_by_",
     "refitted_",
     "start_",
@@ -210,79 +197,55 @@ class RobustKernelPCA(
         return self
 
     def _fit_features(self, X: Any, sample_weight: Any, rng: np.random.Generator) -> None:
+        """RobustPCA of the features; distances include what landmarks do not span (Pythagoras)."""
         self.features_ = self._feature_map(X, rng)
+        operator = feature_operator(self.features_, X)
         names = ("n_components", "loss", "normalize", "center", "init", "refit", "solver")
         more = ("quantile", "contamination", "tol", "max_iter")
         options = {name: getattr(self, name) for name in (*names, *more)}
         model = RobustPCA(**options, random_state=int(rng.integers(2**31)))
-        self.pca_ = model.fit(feature_operator(self.features_, X), sample_weight=sample_weight)
+        self.pca_ = model.fit(operator, sample_weight=sample_weight)
+        found = self._measured(X, operator, sample_weight)
+        far = found.orthogonal > found.cutoff(self.quantile)
+        if self.refit and self.approximation == "nystroem" and (far & ~model.outliers_).any():
+            mass = np.ones(len(far)) if sample_weight is None else np.asarray(sample_weight)
+            if (mass * ~far > 0).sum() > 2 * model.n_components_:
+                self.pca_ = model.fit(operator, sample_weight=mass * ~far)
+                found = self._measured(X, operator, sample_weight)
         for name in TAKEN:
             setattr(self, name, getattr(model, name))
+        self.orthogonal_cutoff_ = found.cutoff(MAP)
+        self._flag(found, model.score_distances_, found.orthogonal)
+
+    def _measured(self, X: Any, operator: Any, sample_weight: Any) -> Measured:
+        """The training rows beside the subspace, in feature space."""
+        T = np.asarray(self.pca_._scores(operator), dtype=float)
+        rest = self._unspanned(X, operator)
+        orthogonal = np.hypot(self.pca_.orthogonal_distances_, rest)
+        weights = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
+        location, scale = bulk(orthogonal.astype(float), T, weights)
+        return Measured(self.pca_._origin, T, T, orthogonal, location, scale, 0.0)
+
+    def _unspanned(self, X: Any, operator: Any) -> Any:
+        """``sqrt(k(x, x) - ||phi(x)||^2)``: how far a row is from the span of the landmarks."""
+        if self.approximation != "nystroem":
+            return 0.0
+        norms = operator.row_norms()
+        return np.sqrt(np.clip(self._diagonal(X) - norms**2, 0.0, None)).astype(norms.dtype)
 
     def _fit_exact(self, X: Any, sample_weight: Any, rng: np.random.Generator) -> None:
         K = self._kernel_operator(X)
         weights = checked_weights(sample_weight, K)
-        N = X.shape[0]
-        mass = np.ones(N) if weights is None else np.asarray(weights, dtype=float)
-        share = fixed_share(self.center, K, mass)
-        sample = take_coordinates(K, lambda rows: self._between(X, rows), mass, share, rng)
-        T, fixed = sample.T, None if share is None else np.zeros(sample.T.shape[1])
-        s = number_of_components(self.n_components, T, fixed, rng)
-        start, self.agreement_, nearness = best_start(
-            T, as_starts(self.init, s, T.shape[1]), s, fixed, rng
-        )
-        self.start_ = start.name
-        self.loss_ = scaled_loss(as_loss(self.loss), T, start, self.normalize)
-        spread = typical_size(Centered(T, start.center[:, None]).row_norms())
-        center = sample.share + sample.coefficients(start.center[:, None])[:, 0]
-        base = about(K, center)
-        fit = fit_rows(
-            base,
-            K.rmatmul(K.asarray(sample.coefficients(start.W))),
-            loss=self.loss_,
-            normalize=self.normalize,
-            joint=share is None,
-            solver=robust_solver("anderson" if self.solver == "auto" else self.solver, s, N)[0],
-            dual=False,
-            mass=None if weights is None else K.asarray(np.maximum(mass, 1e-300)),
-            tol=self.tol,
-            max_iter=self.max_iter,
-            spread=spread,
-        )
-        warn_above(fit.residual, self.tol, type(self).__name__, self.max_iter)
-        counted = None if weights is None else mass
-        norms = np.asarray(base.row_norms(), dtype=float)
-        if fit.delta is not None:
-            center = center + np.asarray(fit.delta.coefficients, dtype=float)[:, 0]
-        found = measure_kernel(
-            K, center, np.asarray(fit.W.coefficients, dtype=float), counted, spread
-        )
-        self.refitted_ = False
-        good = np.asarray(found.orthogonal) <= found.cutoff(self.quantile)
-        if self.refit and not found.flat and (good & (mass > 0)).sum() > 2 * s:
-            new = measure_kernel(
-                K,
-                *refit_kernel(
-                    K,
-                    mass * good,
-                    s,
-                    share=share,
-                    tol=min(self.tol, 1e-4),
-                    seed=int(rng.integers(2**31)),
-                ),
-                counted,
-                spread,
-            )
-            before, after = (self._mean_loss(m, norms, mass, spread) for m in (found, new))
-            self.refitted_ = bool(after <= before + GUARD * abs(before))
-            found = new if self.refitted_ else found
-        self.residual_, self.n_iter_ = fit.residual, fit.iterations
+        mass = np.ones(X.shape[0]) if weights is None else np.asarray(weights, dtype=float)
+        done = fit_kernel(self, K, lambda rows: self._between(X, rows), mass, weights is None, rng)
+        self.agreement_, self.start_, self.loss_ = done.agreement, done.start, done.loss
+        self.refitted_, self.residual_, self.n_iter_ = done.refitted, done.residual, done.iterations
         self.X_fit_ = X if self.kernel == "precomputed" or isinstance(X, np.memmap) else X.copy()
-        self._set(found, K, counted, share is not None)
-        self.weights_ = fit.weights / np.maximum(mass, 1e-300)
-        self.weights_ = np.where(mass > 0, self.weights_ / max(self.weights_.max(), 1e-300), 0.0)
-        self.n_samples_, self.n_passes_ = N, K.passes
-        warn_of_doubt(self, nearness)
+        self._set(done.found, K, None if weights is None else mass)
+        by_row = done.weights / np.maximum(mass, 1e-300)
+        self.weights_ = np.where(mass > 0, by_row / max(by_row.max(), 1e-300), 0.0)
+        self.n_samples_, self.n_passes_ = X.shape[0], K.passes
+        warn_of_doubt(self, done.nearness)
 
     def _between(self, X: Any, rows: np.ndarray) -> np.ndarray:
         """K between some of the training rows."""
@@ -292,39 +255,29 @@ class RobustKernelPCA(
             else self._kernel(X[rows], X[rows])
         )
 
-    def _mean_loss(
-        self, found: Measured, norms: np.ndarray, mass: np.ndarray, spread: float
-    ) -> float:
-        """The loss of all rows, on average; ``norms`` are those they were divided by."""
-        residuals = np.asarray(found.orthogonal, dtype=float)
-        scales = row_scales(norms, self.normalize, spread)
-        residuals = residuals if scales is None else residuals * scales
-        typical = 1.0 if self.normalize else spread
-        epsilon = 1e-3 * typical if self.loss_.singular else 0.0
-        values = self.loss_.psi((residuals**2 + epsilon**2) / self.loss_.c**2)
-        return float(np.average(values, weights=mass))
-
-    def _set(self, found: Measured, K: Any, weights: np.ndarray | None, fixed: bool) -> None:
-        parts = ordered(found, self.quantile, weights, fixed)
+    def _set(self, found: Measured, K: Any, weights: np.ndarray | None) -> None:
+        parts = ordered(found, self.quantile, weights, self.center != "joint")
         total = float(parts.variances.sum()) + parts.rest
-        s = parts.V.shape[1]
         dtype = np.dtype(K.dtype)
-        self.n_components_ = s
+        self.n_components_ = parts.V.shape[1]
         self.dual_coef_, self.center_coef_ = parts.V.astype(dtype), parts.center.astype(dtype)
         self.explained_variance_ = parts.variances.astype(dtype)
         self.explained_variance_ratio_ = (parts.variances / (total or 1.0)).astype(dtype)
         image = np.asarray(K.rmatmul(K.asarray(parts.center[:, None])).image, dtype=float)[:, 0]
         self._offset = image @ parts.V
         self._center_norm2 = float(image @ parts.center)
-        self.score_cutoff_ = chi2_quantile(MAP, s) ** 0.5
+        self.score_cutoff_ = chi2_quantile(MAP, self.n_components_) ** 0.5
         self.orthogonal_cutoff_ = found.cutoff(MAP)
         self.flags_by_ = "score" if found.flat else "orthogonal"
-        self.score_distances_ = parts.score_distances.astype(dtype)
-        self.orthogonal_distances_ = found.orthogonal
-        limit = (
-            chi2_quantile(self.quantile, s) ** 0.5 if found.flat else found.cutoff(self.quantile)
-        )
-        scores = self._normality_of(self.score_distances_, self.orthogonal_distances_)
+        self._flag(found, parts.score_distances.astype(dtype), found.orthogonal)
+
+    def _flag(self, found: Measured, score: Array, orthogonal: Array) -> None:
+        """The training rows' distances, the limit, and who is beyond it."""
+        self.score_distances_, self.orthogonal_distances_ = score, orthogonal
+        limit = found.cutoff(self.quantile)
+        if self.flags_by_ == "score":
+            limit = chi2_quantile(self.quantile, self.n_components_) ** 0.5
+        scores = self._normality_of(score, orthogonal)
         self._set_offset(self.contamination, limit, scores)
         self.outliers_ = scores < self.offset_
 
@@ -361,7 +314,9 @@ class RobustKernelPCA(
 
     def _distances(self, X: Any) -> tuple[Array, Array]:
         if self.approximation is not None:
-            return self.pca_._distances(feature_operator(self.features_, X))
+            operator = feature_operator(self.features_, X)
+            score, orthogonal = self.pca_._distances(operator)
+            return score, np.hypot(orthogonal, self._unspanned(X, operator))
         if self.kernel == "precomputed":
             raise ValueError(
                 "the distances of new rows need k(x, x), which a precomputed kernel matrix does not "
