@@ -84,7 +84,7 @@ def accuracy(train: np.ndarray, y: np.ndarray, test: np.ndarray, y_test: np.ndar
     Adam would otherwise depend on.
     """
     scale = float(np.sqrt(np.mean(test**2)))
-    network = MLPClassifier((20,), random_state=0, max_iter=40)
+    network = MLPClassifier((20,), random_state=0, max_iter=100)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         network.fit(train / scale, y)
