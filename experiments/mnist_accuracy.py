@@ -63,7 +63,9 @@ def mnist(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray
     """Training rows clean and contaminated, their labels, test rows and labels; pixels in [0, 1]."""
     folder = data_folder()
     if folder is None or not (folder / "mnist.npz").exists():
-        raise SystemExit("set DUALPCA_DATA to a folder with mnist.npz (x_train, y_train, x_test, y_test)")
+        raise SystemExit(
+            "set DUALPCA_DATA to a folder with mnist.npz (x_train, y_train, x_test, y_test)"
+        )
     with np.load(folder / "mnist.npz") as file:
         X = np.concatenate([file["x_train"], file["x_test"]]).reshape(70000, -1)
         y = np.concatenate([file["y_train"], file["y_test"]])
@@ -84,7 +86,7 @@ def accuracy(train: np.ndarray, y: np.ndarray, test: np.ndarray, y_test: np.ndar
     Adam would otherwise depend on.
     """
     scale = float(np.sqrt(np.mean(test**2)))
-    network = MLPClassifier((20,), random_state=0, max_iter=100)
+    network = MLPClassifier((20,), learning_rate_init=3e-3, random_state=0, max_iter=100)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         network.fit(train / scale, y)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import platform
 import sys
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from benchmarks.race import finite
 from threadpoolctl import threadpool_limits
 
 from .robust_catalogue import CLEAN, clean_pca, methods
@@ -159,16 +159,6 @@ def machine(R: Rrcov) -> Record:
         "versions": versions,
         "R": R.version or "missing",
     }
-
-
-def finite(value: Any) -> Any:
-    """Undefined numbers as None, which JSON knows; NumPy's numbers as Python's."""
-    if isinstance(value, dict):
-        return {key: finite(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(entry) for entry in value]
-    value = value.item() if isinstance(value, np.generic) else value
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

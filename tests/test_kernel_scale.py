@@ -122,12 +122,7 @@ def test_a_fraction_asks_for_as_many_components_as_numpy_counts(kernel, fraction
     [
         "auto",
         "krylov",
-        pytest.param(
-            "lapack",
-            marks=pytest.mark.xfail(
-                strict=True, reason="solver='lapack' is refused with an approximation"
-            ),
-        ),
+        pytest.param("lapack"),
     ],
 )
 @pytest.mark.parametrize("fraction", [0.3, 0.9, 0.99])
@@ -313,12 +308,7 @@ def test_as_many_components_as_there_are_features():
     "approximation",
     [
         None,
-        pytest.param(
-            "nystroem",
-            marks=pytest.mark.xfail(
-                strict=True, reason="components of eigenvalue 0 are kept with an approximation"
-            ),
-        ),
+        pytest.param("nystroem"),
     ],
 )
 def test_components_without_variance_are_left_out(approximation, options):
@@ -366,9 +356,6 @@ def test_other_kinds_of_rows_are_as_the_array(tmp_path, kind, landmarks):
     assert_allclose(model.transform(other), model.transform(X), atol=1e-8)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="landmarks are rounded to the dtype of an integer memory map"
-)
 def test_landmarks_between_the_rows_of_an_integer_memory_map(tmp_path):
     X = (10 * rows()).astype(np.int16)
     np.save(tmp_path / "x.npy", X)
@@ -643,12 +630,7 @@ def test_the_way_back_of_float32_is_float32(inverse, approximation):
     "inverse",
     [
         "ridge",
-        pytest.param(
-            "fixed_point",
-            marks=pytest.mark.xfail(
-                strict=True, reason="fixed points are rounded to the dtype of an integer memory map"
-            ),
-        ),
+        pytest.param("fixed_point"),
     ],
 )
 def test_the_way_back_to_an_integer_memory_map(tmp_path, inverse):
@@ -665,14 +647,7 @@ def test_the_way_back_to_an_integer_memory_map(tmp_path, inverse):
     ("before", "after"),
     [
         (None, "nystroem"),
-        pytest.param(
-            "nystroem",
-            None,
-            marks=pytest.mark.xfail(
-                strict=True,
-                reason="inverse_transform takes features_ of an earlier fit for its own",
-            ),
-        ),
+        pytest.param("nystroem", None),
     ],
 )
 def test_a_second_fit_forgets_the_first(before, after):

@@ -68,6 +68,7 @@ class Measured:
     location: float
     scale: float
     floor: float
+    counted: np.ndarray | None = None
 
     def cutoff(self, q: float) -> float:
         """The q-quantile of the orthogonal distances of good rows, not below rounding."""
@@ -76,8 +77,8 @@ class Measured:
     @property
     def flat(self) -> bool:
         """Whether no row leaves the subspace, so that distances from it tell nothing."""
-        xp = namespace(self.orthogonal)
-        return float(xp.max(self.orthogonal)) <= self.floor
+        seen = to_numpy(self.orthogonal)
+        return float((seen if self.counted is None else seen[self.counted]).max()) <= self.floor
 
 
 def measure(
@@ -102,15 +103,21 @@ def robust_scatter(
     within the INNER quantile of chi-squared, their squared distances brought to its median. Location 0
     where ``fixed``. With fewer than 5 k rows the coordinates stay by themselves.
     """
+    if weights is not None:
+        T, weights = T[weights > 0], weights[weights > 0]
     n, k = T.shape
-    few = np.linspace(0, n, min(n, FEW), endpoint=False).astype(int)
     mass = np.ones(n) if weights is None else weights
+    # In their principal axes, so that the basis they come in does not matter.
+    middle = np.zeros(k) if fixed else mass @ T / mass.sum()
+    Q = np.linalg.eigh(((T - middle).T * mass) @ (T - middle))[1]
+    T = T @ Q
+    few = np.linspace(0, n, min(n, FEW), endpoint=False).astype(int)
     wide = np.stack([repeated(t, None if weights is None else mass[few]) for t in T[few].T])
     location, scale = location_scale(wide, wide.shape[1] // 2 + 1)
     location = np.zeros(k) if fixed else location
     covariance = np.diag(scale**2)
     if n < 5 * k:
-        return location, covariance
+        return Q @ location, Q @ covariance @ Q.T
     cut = chi2_quantile(INNER, k)
     factor = INNER / float(chdtr(k + 2, cut))
     for _ in range(2):
@@ -125,7 +132,7 @@ def robust_scatter(
         location = location if fixed else inner @ T / total
         centred = T - location
         covariance = factor * (centred.T * inner) @ centred / total
-    return location, covariance
+    return Q @ location, Q @ covariance @ Q.T
 
 
 def squared_distances(T: np.ndarray, covariance: np.ndarray) -> np.ndarray:
@@ -153,6 +160,7 @@ def ordered(found: Measured, q: float, weights: np.ndarray | None, fixed: bool) 
     """The eigenvectors of the robust scatter of the scores of good rows."""
     orthogonal = to_numpy(found.orthogonal).astype(float)
     good = orthogonal <= max(found.cutoff(q), float(orthogonal.min()))
+    good = good if found.counted is None else good & found.counted
     mass = None if weights is None else weights[good]
     scores = to_numpy(found.scores).astype(float)
     location, covariance = robust_scatter(scores[good], mass, fixed)

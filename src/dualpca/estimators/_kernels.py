@@ -18,6 +18,7 @@ from ..features import (
     scale_gamma,
 )
 from ..operators import Kernel, as_operator
+from ..operators._blocks import as_float
 from ._data import validated
 
 KERNELS = {
@@ -112,6 +113,8 @@ class KernelMixin:
 
     def _diagonal(self, X: Any) -> np.ndarray:
         """``k(x, x)`` for each row."""
+        if isinstance(self.kernel, str) and self.kernel in ("rbf", "laplacian"):
+            return np.ones(X.shape[0], dtype=X.dtype)
         chunks = (X[i : i + 64] for i in range(0, X.shape[0], 64))
         return np.concatenate([np.diagonal(self._kernel(rows, rows)) for rows in chunks])
 
@@ -140,7 +143,7 @@ class KernelMixin:
 
     def _landmark_rows(self, X: Any, rng: np.random.Generator) -> Any:
         if not isinstance(self.landmarks, str):
-            given = np.asarray(self.landmarks, dtype=X.dtype)
+            given = np.asarray(self.landmarks, dtype=as_float(X[:0]).dtype)
             if given.ndim != 2 or given.shape[1] != X.shape[1] or not np.isfinite(given).all():
                 raise ValueError(
                     f"landmarks has shape {given.shape}; give finite rows with {X.shape[1]} features, or "

@@ -106,7 +106,11 @@ class OutlierScoresMixin(OutlierMixin):
         if contamination == "auto":
             self.offset_ = -limit
         else:
-            self.offset_ = float(np.percentile(to_numpy(scores), 100.0 * contamination))
+            offset = float(np.percentile(to_numpy(scores), 100.0 * contamination))
+            # Where that is the score of a row, rounding must not decide on its flag.
+            self.offset_ = offset - float(np.sqrt(np.finfo(to_numpy(scores).dtype).eps)) * abs(
+                offset
+            )
 
     def _normality_of(self, score: Array, orthogonal: Array) -> Array:
         return -(orthogonal if self.flags_by_ == "orthogonal" else score)

@@ -12,8 +12,8 @@ from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ..features import Nystroem
 from ..linalg import Array
+from ..operators._blocks import as_float
 from ._data import check_scores
 
 #: Kernel ridge regression learns from at most so many rows.
@@ -40,7 +40,7 @@ def fixed_point(
     A stationary point of the distance in feature space from ``sum_i g_i phi(x_i)``, for the RBF kernel.
     A row whose denominator is not positive stays where it is.
     """
-    X = start.copy()
+    X = np.array(as_float(start))
     moving = np.arange(len(X))
     for _ in range(STEPS):
         weights = kernel(X[moving], rows) * G.T[moving]
@@ -117,7 +117,7 @@ class PreimageMixin:
             return self._kernel(scores, self.X_transformed_fit_) @ self.dual_coef_
         # Rows with the nearest scores are where the iteration starts.
         start = self._near[pairwise_distances_argmin(scores, self.X_transformed_fit_)]
-        if isinstance(getattr(self, "features_", None), Nystroem):
+        if self.approximation == "nystroem":
             G = self.features_.root @ self.pca_.inverse_transform(scores).T
             return fixed_point(self._kernel, G, self.features_.landmarks, start)
         G = self._coefficients @ scores.T

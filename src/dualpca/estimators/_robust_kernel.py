@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -69,11 +70,20 @@ def take_coordinates(
         share[chosen] = 1 / count
     image = np.asarray(K.rmatmul(K.asarray(share[:, None])).image, dtype=float)[:, 0]
     S = np.asarray(block(chosen), dtype=float)
+    rounding = 100 * float(np.finfo(K.dtype).eps) * float(np.abs(np.diagonal(S)).max())
     S = S - image[chosen] - image[chosen][:, None] + float(image @ share)
-    values, U = eigh(S)
-    some = values > count * np.finfo(K.dtype).eps * max(float(values[0]), np.finfo(float).tiny)
+    if np.diagonal(S).max() <= rounding:
+        raise ValueError(
+            "the rows of X are all equal in feature space, so that there is no subspace to fit; check X "
+            "and the parameters of the kernel, such as gamma"
+        )
+    # Rows of norm 1 first: beside one huge row the others would be rounding.
+    norms = np.sqrt(np.clip(np.diagonal(S), 0.0, None))
+    norms = np.where(norms > 0, norms, 1.0)[:, None]
+    values, U = eigh(S / norms / norms.T)
+    some = values > count * np.finfo(K.dtype).eps * float(values[0])
     root = np.sqrt(values[some])
-    return Sample(Matrix(U[:, some] * root), chosen, U[:, some] / root, share)
+    return Sample(Matrix(norms * U[:, some] * root), chosen, U[:, some] / root / norms, share)
 
 
 def about(K: Kernel, a: np.ndarray) -> Centered:
@@ -87,13 +97,19 @@ def measure_kernel(
     """Scores and distances of all rows about ``Gamma^T a`` beside the span of ``Gamma^T A``."""
     view = about(K, a)
     scores = view @ K.rmatmul(K.asarray(A))
-    orthogonal = between(view.row_norms(), scores)
+    orthogonal = apart(view.row_norms(), scores)
     location, scale = bulk(
         np.asarray(orthogonal, dtype=float), np.asarray(scores, dtype=float), weights
     )
-    # Squared distances are differences of squares: exact to eps of those.
     floor = 8 * float(np.sqrt(np.finfo(K.dtype).eps)) * spread
-    return Measured(a, A, scores, orthogonal, location, scale, floor)
+    counted = None if weights is None else weights > 0
+    return Measured(a, A, scores, orthogonal, location, scale, floor, counted)
+
+
+def apart(norms: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Distances from the subspace; 0 where the difference of squares is their rounding."""
+    distances = between(norms, scores)
+    return np.where(distances > 8 * np.sqrt(np.finfo(norms.dtype).eps) * norms, distances, 0)
 
 
 def refit_kernel(
@@ -121,9 +137,8 @@ def refit_kernel(
         seed=seed,
     ).ritz
     theta = np.asarray(ritz.theta, dtype=float)
-    some = theta > 1e-12 * theta[0]
-    scale = np.where(some, 1 / np.sqrt(np.where(some, theta, 1.0)), 0.0)
-    b = np.sqrt(mass)[:, None] * np.asarray(ritz.V, dtype=float) * scale
+    some = theta > 1e-12 * theta[0]  # rows of a lower rank have fewer axes
+    b = np.sqrt(mass)[:, None] * np.asarray(ritz.V, dtype=float)[:, some] / np.sqrt(theta[some])
     return a, b - np.outer(a, b.sum(axis=0))
 
 
@@ -154,7 +169,10 @@ def fit_kernel(
     share = fixed_share(model.center, K, mass)
     sample = take_coordinates(K, block, mass, share, rng)
     T, fixed = sample.T, None if share is None else np.zeros(sample.T.shape[1])
-    s = number_of_components(model.n_components, T, fixed, rng)
+    n = model.n_components
+    if isinstance(n, Integral) and int(n) <= T.shape[0]:
+        n = min(int(n), T.shape[1])  # no more axes than the rows span
+    s = number_of_components(n, T, fixed, rng)
     starts = as_starts(model.init, s, T.shape[1])
     start, agreement, nearness = best_start(T, starts, s, fixed, rng)
     loss = scaled_loss(as_loss(model.loss), T, start, model.normalize)

@@ -226,7 +226,7 @@ class KernelPCA(
         self.pca_ = PCA(
             n,
             center=self.center,
-            solver=self.solver,
+            solver="gram" if self.solver == "lapack" else self.solver,
             formulation=self.formulation,
             tol=self.tol,
             max_iter=self.max_iter,
@@ -234,6 +234,13 @@ class KernelPCA(
         ).fit(operator, sample_weight=sample_weight)
         pca = self.pca_
         self.eigenvalues_ = pca.singular_values_**2
+        if self.n_components is None or self.remove_zero_eig:
+            ratio = 2e-7 if "float32" in str(operator.dtype) else 1e-12
+            keep = max(1, int((self.eigenvalues_ > ratio * self.eigenvalues_[0]).sum()))
+            self.eigenvalues_ = self.eigenvalues_[:keep]
+            for name in ("components_", "explained_variance_", "explained_variance_ratio_"):
+                setattr(pca, name, getattr(pca, name)[:keep])
+            pca.n_components_ = keep
         self.explained_variance_ = self.eigenvalues_ / pca._mass
         self.explained_variance_ratio_ = pca.explained_variance_ratio_
         for name in ("residual_", "variance_shortfall_", "solver_", "n_iter_", "n_passes_"):

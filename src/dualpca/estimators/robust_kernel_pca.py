@@ -14,11 +14,11 @@ from ..features import feature_operator
 from ..linalg import Array
 from ..losses import LOSSES, Loss
 from ._data import check_number, checked_weights, seed
-from ._distances import Measured, between, ordered
+from ._distances import Measured, ordered
 from ._kernels import KERNEL_CONSTRAINTS, KernelMixin
 from ._outliers import OutlierScoresMixin, score_distances
 from ._robust import warn_of_doubt
-from ._robust_kernel import fit_kernel
+from ._robust_kernel import apart, fit_kernel
 from ._start import STARTS
 from ._univariate import bulk, chi2_quantile
 from .robust_pca import MAP, RobustPCA
@@ -95,9 +95,9 @@ class RobustKernelPCA(
     >>> from dualpca import RobustKernelPCA
     >>> rng = np.random.default_rng(0)
     >>> angle = rng.uniform(0, 2 * np.pi, 200)
-    >>> X = np.c_[np.cos(angle), np.sin(angle)] + 0.05 * rng.standard_normal((200, 2))
+    >>> X = np.c_[np.cos(angle), np.sin(angle)] + 0.1 * rng.standard_normal((200, 2))
     >>> X[:10] = 0.1 * rng.standard_normal((10, 2))
-    >>> model = RobustKernelPCA(n_components=6, kernel="rbf", gamma=1.0, random_state=0).fit(X)
+    >>> model = RobustKernelPCA(n_components=4, kernel="rbf", gamma=2.0, random_state=0).fit(X)
     >>> int(model.outliers_[:10].sum())
     10
     """
@@ -204,27 +204,28 @@ class RobustKernelPCA(
         more = ("quantile", "contamination", "tol", "max_iter")
         options = {name: getattr(self, name) for name in (*names, *more)}
         model = RobustPCA(**options, random_state=int(rng.integers(2**31)))
-        self.pca_ = model.fit(operator, sample_weight=sample_weight)
-        found = self._measured(X, operator, sample_weight)
+        weights = checked_weights(sample_weight, operator)
+        self.pca_ = model.fit(operator, sample_weight=weights)
+        found = self._measured(X, operator, weights)
         far = found.orthogonal > found.cutoff(self.quantile)
         if self.refit and self.approximation == "nystroem" and (far & ~model.outliers_).any():
-            mass = np.ones(len(far)) if sample_weight is None else np.asarray(sample_weight)
+            mass = np.ones(len(far)) if weights is None else weights
             if (mass * ~far > 0).sum() > 2 * model.n_components_:
                 self.pca_ = model.fit(operator, sample_weight=mass * ~far)
-                found = self._measured(X, operator, sample_weight)
+                found = self._measured(X, operator, weights)
         for name in TAKEN:
             setattr(self, name, getattr(model, name))
         self.orthogonal_cutoff_ = found.cutoff(MAP)
         self._flag(found, model.score_distances_, found.orthogonal)
 
-    def _measured(self, X: Any, operator: Any, sample_weight: Any) -> Measured:
+    def _measured(self, X: Any, operator: Any, weights: np.ndarray | None) -> Measured:
         """The training rows beside the subspace, in feature space."""
         T = np.asarray(self.pca_._scores(operator), dtype=float)
         rest = self._unspanned(X, operator)
         orthogonal = np.hypot(self.pca_.orthogonal_distances_, rest)
-        weights = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
         location, scale = bulk(orthogonal.astype(float), T, weights)
-        return Measured(self.pca_._origin, T, T, orthogonal, location, scale, 0.0)
+        pca = self.pca_
+        return Measured(pca._origin, pca.components_.T, T, orthogonal, location, scale, 0.0)
 
     def _unspanned(self, X: Any, operator: Any) -> Any:
         """``sqrt(k(x, x) - ||phi(x)||^2)``: how far a row is from the span of the landmarks."""
@@ -243,7 +244,8 @@ class RobustKernelPCA(
         self.X_fit_ = X if self.kernel == "precomputed" or isinstance(X, np.memmap) else X.copy()
         self._set(done.found, K, None if weights is None else mass)
         by_row = done.weights / np.maximum(mass, 1e-300)
-        self.weights_ = np.where(mass > 0, by_row / max(by_row.max(), 1e-300), 0.0)
+        by_row = np.where(mass > 0, by_row / max(by_row.max(), 1e-300), 0.0)
+        self.weights_ = by_row.astype(K.dtype)
         self.n_samples_, self.n_passes_ = X.shape[0], K.passes
         warn_of_doubt(self, done.nearness)
 
@@ -280,6 +282,21 @@ class RobustKernelPCA(
         scores = self._normality_of(score, orthogonal)
         self._set_offset(self.contamination, limit, scores)
         self.outliers_ = scores < self.offset_
+
+    def fit_predict(self, X: Any, y: Any = None, **params: Any) -> Array:
+        """Fit the model and label the rows of X: +1 for good rows, -1 for outliers.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features), or the kernel matrix
+        y : ignored
+        **params : passed to ``fit``
+
+        Returns
+        -------
+        labels : integer array of shape (n_samples,)
+        """
+        return 1 - 2 * np.asarray(self.fit(X, **params).outliers_, dtype=np.int64)
 
     def transform(self, X: Any) -> Array:
         """The scores of new rows: Theorem 3.8, from kernels with the training rows alone.
@@ -328,7 +345,7 @@ class RobustKernelPCA(
             T, inner = self._image(X[rows])
             size2 = self._diagonal(X[rows]) - 2 * inner + self._center_norm2
             size = np.sqrt(np.clip(size2, 0.0, None)).astype(T.dtype)
-            parts.append((score_distances(T, self.explained_variance_), between(size, T)))
+            parts.append((score_distances(T, self.explained_variance_), apart(size, T)))
         score, orthogonal = zip(*parts, strict=True)
         return np.concatenate(score), np.concatenate(orthogonal)
 
