@@ -15,6 +15,7 @@ from ..operators import Centered, Kernel, Matrix, Operator, Selected, Weighted, 
 from ..operators.rows import RowBlocked
 from ..operators.shifted import Shifted
 from ..problem import DCProblem
+from ..solvers import IRLS, Anderson
 from ..solvers.solve import as_solver, outside
 from ._start import NEAR, Start, typical_size
 from ._subspace import leading_subspace, solve_quietly
@@ -22,6 +23,9 @@ from ._univariate import bulk
 
 #: The most rounds of fitting the subspace and moving the centre.
 ROUNDS = 10
+
+#: After so many iterations IRLS gives way to DCA.
+CYCLE = 50
 
 #: The loss is scaled to this many scales above the centre of the good rows' residuals.
 ABOVE = 2.0
@@ -124,7 +128,13 @@ def fit_rows(
             )
             W = rows.rmatmul(result.W.coefficients)
         else:
-            result = solve_quietly(problem, solver, W0=W, **options)
+            few = {**options, "max_iter": min(CYCLE, options["max_iter"])}
+            irls = isinstance(solver, IRLS)
+            result = solve_quietly(problem, solver, W0=W, **(few if irls else options))
+            if (
+                irls and not result.converged
+            ):  # it may go round between equal eigenvalues; DCA does not
+                result = solve_quietly(problem, Anderson(), W0=result.W, **options)
             W = result.W
         W = orthonormalize(W)
         iterations += result.iterations
