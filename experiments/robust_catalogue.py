@@ -37,6 +37,12 @@ ALGORITHM_5: dict[str, Any] = {
 }
 
 
+def _fit_both(X: np.ndarray, k: int, seed: int) -> Any:
+    from dualpca import RobustPCA
+
+    return RobustPCA(n_components=k, flag="both", random_state=seed).fit(X)
+
+
 def _fit_algorithm_5(X: np.ndarray, k: int, seed: int) -> Any:
     from dualpca import RobustPCA
 
@@ -164,6 +170,13 @@ def methods(R: Rrcov) -> list[Method | RMethod]:
     """Ours first, then the peers."""
     found: list[Method | RMethod] = [
         Method(OURS, _fit_ours, _read_ours, load=_load_ours),
+        Method(
+            "RobustPCA, both",
+            _fit_both,
+            _read_ours,
+            load=_load_ours,
+            parts=("classics", "outliers"),
+        ),
         Method("Algorithm 5", _fit_algorithm_5, _read_ours, load=_load_ours),
         RMethod(RIVAL, R),
         RMethod("PcaHubert", R, entries=1e7),

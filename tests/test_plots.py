@@ -454,3 +454,13 @@ def test_axes_are_axes(model, draw):
 def test_other_rows_have_the_same_features(model):
     with pytest.raises(ValueError, match="features"):
         outlier_map(model, rows()[:, :4])
+
+
+def test_flag_both_draws_both_limits():
+    X = np.random.default_rng(0).standard_normal((200, 6)) * [5, 4, 1, 1, 1, 1]
+    model = RobustPCA(2, flag="both", contamination=0.1, random_state=0).fit(X)
+    ax = outlier_map(model)
+    assert vertical(ax, "-") == [-model.offset_ * model.limits_[0]]
+    assert horizontal(ax, "-") == [-model.offset_ * model.limits_[1]]
+    assert legend(ax).count("flagging limit") == 1
+    assert f"flagged ({int(model.outliers_.sum())})" in legend(ax)

@@ -453,6 +453,23 @@ def test_a_subspace_that_is_everything_flags_by_score_distance():
     assert_allclose(model.score_samples(X), -model.distances(X)[0])
 
 
+def test_flag_both_sees_rows_far_out_within_the_subspace():
+    X = bad_rows()
+    X[60:65] = 20 * (X[60:65] @ fitted(X).components_.T) @ fitted(X).components_
+    one, both = fitted(X), fitted(X, flag="both")
+    assert not one.outliers_[60:65].any()
+    assert both.outliers_[:65].all()
+    assert both.outliers_[65:].mean() < 0.05
+    score, orthogonal = both.distances(X)
+    worst = np.maximum(score / both.limits_[0], orthogonal / both.limits_[1])
+    assert_allclose(both.score_samples(X), -worst)
+    assert both.offset_ == -1
+    assert_array_equal(both.predict(X) == -1, both.outliers_)
+    assert_allclose(both.components_, one.components_)
+    share = fitted(X, flag="both", contamination=0.3)
+    assert share.outliers_.mean() == pytest.approx(0.3, abs=1 / 300)
+
+
 def test_choice_of_components_by_the_robust_scree():
     X, _, _ = haystack("isotropic", 0.3, size=20)
     variances = RobustPCA(random_state=0).scree(X)

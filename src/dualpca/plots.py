@@ -73,18 +73,27 @@ def outlier_map(
     score, orthogonal = model.score_distances_, model.orthogonal_distances_
     if X is not None:
         score, orthogonal = model.distances(X)
-    by_score = model.flags_by_ == "score"
     # compared in the precision of the data, as predict does
-    flagged = to_numpy(-(score if by_score else orthogonal) < model.offset_)
+    normality = model._normality_of(score, orthogonal)
+    flagged = to_numpy(normality < model.offset_)
     x, y = to_numpy(score), to_numpy(orthogonal)
-    named, names = _named(x if by_score else y, flagged, annotate), _names(labels, len(x))
+    named, names = _named(-to_numpy(normality), flagged, annotate), _names(labels, len(x))
     ax = _axes(ax)
     _two_kinds(ax, x, y, flagged)
     dashed: dict[str, Any] = {"color": "0.35", "linestyle": "--", "linewidth": 1}
     ax.axhline(model.orthogonal_cutoff_, label="cut-offs at 0.975", **dashed)
     ax.axvline(model.score_cutoff_, **dashed)
-    line = ax.axvline if by_score else ax.axhline
-    line(-model.offset_, color="tab:red", linewidth=1, label="flagging limit")
+    solid: dict[str, Any] = {"color": "tab:red", "linewidth": 1, "label": "flagging limit"}
+    share = -model.offset_ if model.flags_by_ == "both" else 1.0
+    at = {
+        "score": (-model.offset_, None),
+        "orthogonal": (None, -model.offset_),
+        "both": (share * model.limits_[0], share * model.limits_[1]),
+    }[model.flags_by_]
+    for place, line in zip(at, (ax.axvline, ax.axhline), strict=True):
+        if place is not None:
+            line(place, **solid)
+            solid.pop("label", None)  # once in the legend
     _write(ax, x, y, named, names)
     ax.set_xlabel("score distance")
     ax.set_ylabel("orthogonal distance")

@@ -12,7 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 from ..linalg import Array, namespace, to_numpy
 from ..operators._blocks import dense
 from ._data import check_same_kind, shifted, validated
-from ._distances import scores_and_distances
+from ._distances import Measured, scores_and_distances
+from ._univariate import chi2_quantile
 
 
 def score_distances(T: Array, variances: Array) -> Array:
@@ -28,8 +29,12 @@ def score_distances(T: Array, variances: Array) -> Array:
 class OutlierScoresMixin(OutlierMixin):
     """Scores and flags from the two distances of rows, the limit ``offset_`` and ``flags_by_``."""
 
+    quantile: float
+    contamination: Any
+    flag: str
     offset_: float
     flags_by_: str
+    limits_: tuple[float, float]
 
     @abstractmethod
     def _checked(self, X: Any, method: str) -> Any:
@@ -58,7 +63,8 @@ class OutlierScoresMixin(OutlierMixin):
     def score_samples(self, X: Any) -> Array:
         """Minus the distance that flags rows, so that higher is more normal.
 
-        Minus the orthogonal distance; minus the score distance where the subspace is all there is.
+        Minus the orthogonal distance; minus the larger of the two distances over their limits where
+        ``flag="both"``; minus the score distance where the subspace is all there is.
 
         Parameters
         ----------
@@ -101,18 +107,31 @@ class OutlierScoresMixin(OutlierMixin):
         xp = namespace(scores)
         return 1 - 2 * xp.astype(scores < self.offset_, xp.int64)
 
-    def _set_offset(self, contamination: Any, limit: float, scores: Array) -> None:
-        """``offset_`` from the cut-off, or from the share of rows to flag."""
-        if contamination == "auto":
-            self.offset_ = -limit
-        else:
-            offset = float(np.percentile(to_numpy(scores), 100.0 * contamination))
-            # Where that is the score of a row, rounding must not decide on its flag.
-            self.offset_ = offset - float(np.sqrt(np.finfo(to_numpy(scores).dtype).eps)) * abs(
-                offset
+    def _flag(self, found: Measured, score: Array, orthogonal: Array) -> None:
+        """The training rows' distances, the limits of both, and who is beyond them."""
+        self.score_distances_, self.orthogonal_distances_ = score, orthogonal
+        components = int(found.scores.shape[1])
+        self.limits_ = (
+            chi2_quantile(self.quantile, components) ** 0.5,
+            found.cutoff(self.quantile),
+        )
+        self.flags_by_ = "score" if found.flat else self.flag
+        scores = self._normality_of(score, orthogonal)
+        if self.contamination == "auto":
+            self.offset_ = -{"score": self.limits_[0], "orthogonal": self.limits_[1]}.get(
+                self.flags_by_, 1.0
             )
+        else:
+            numbers = to_numpy(scores)
+            offset = float(np.percentile(numbers, 100.0 * self.contamination))
+            # Where that is the score of a row, rounding must not decide on its flag.
+            self.offset_ = offset - float(np.sqrt(np.finfo(numbers.dtype).eps)) * abs(offset)
+        self.outliers_ = scores < self.offset_
 
     def _normality_of(self, score: Array, orthogonal: Array) -> Array:
+        if self.flags_by_ == "both":
+            a, b = (d / limit for d, limit in zip((score, orthogonal), self.limits_, strict=True))
+            return -namespace(a).where(a > b, a, b)
         return -(orthogonal if self.flags_by_ == "orthogonal" else score)
 
 

@@ -32,14 +32,14 @@ class KernelPCA(
     Parameters
     ----------
     n_components : int, float or None
-        How many components, at most n_samples; the fraction of the variance in feature space to
-        explain (0 < f < 1); or None, every one with a nonzero eigenvalue.
+        How many components, at most n_samples; the fraction of the variance to explain; or None,
+        every one with a nonzero eigenvalue.
     kernel : str or callable
         Any kernel of :func:`sklearn.metrics.pairwise.pairwise_kernels`, "precomputed", or a function
         of two rows.
     gamma : float, "median", "scale" or None
-        Of the kernels that have one: a number; 1 over the median squared distance of two rows; 1 over
-        n_features and the variance of X, as scikit-learn's SVC; or None, 1/n_features.
+        A number; 1 over the median squared distance of two rows; 1 over n_features and the variance
+        of X; or None, 1/n_features.
     degree, coef0 : float
         Parameters of the kernels that have them.
     kernel_params : dict, optional
@@ -47,12 +47,10 @@ class KernelPCA(
     center : bool
         Centre in feature space.
     approximation : {"nystroem", "rff", "orf"} or None
-        None works with K itself: in memory up to 2 GB, beyond that its blocks are computed in each
-        pass. "nystroem" takes kernels with landmarks only; "rff" and "orf" are random and orthogonal
-        random Fourier features of the RBF kernel. Features beyond 256 MB are computed in each pass.
+        None works with K itself, "nystroem" with kernels of landmarks, "rff" and "orf" with random
+        and orthogonal random Fourier features; docs/kernel.md tells which for what.
     n_landmarks : int
     landmarks : {"uniform", "kmeans++", "leverage"} or array of shape (n_landmarks, n_features)
-        Which rows are landmarks, or rows of your own.
     n_random_features : int
     solver : str or solver
         "auto", "lapack" (eigendecomposition of K), "krylov", or a solver of DC problems as in
@@ -64,10 +62,9 @@ class KernelPCA(
     remove_zero_eig : bool
         Drop components whose eigenvalue is zero also where ``n_components`` is given.
     fit_inverse_transform : bool
-        Learn the way back from scores to rows, for :meth:`inverse_transform`.
+        Whether there is a way back from scores to rows.
     inverse : {"ridge", "fixed_point"}
-        By kernel ridge regression of the rows on their scores (of at most 5000 rows), as in
-        scikit-learn; or the fixed-point iteration of the RBF kernel, which learns nothing.
+        By kernel ridge regression on the scores, or the fixed-point iteration of the RBF kernel.
     alpha : float
         The ridge of that regression.
     n_jobs : int or None

@@ -31,7 +31,6 @@ TAKEN = (
     "explained_variance_ratio_",
     "weights_",
     "score_cutoff_",
-    "flags_by_",
     "refitted_",
     "start_",
     "agreement_",
@@ -53,9 +52,8 @@ class RobustKernelPCA(
 ):
     """Kernel PCA that bad rows do not move, and that says which rows are bad.
 
-    :class:`dualpca.RobustPCA` in feature space: the dual DCA of the paper (Algorithm 6) for every loss of
-    the family, from K alone, with a robust start, a guarded refit, and distances, scores and flags for
-    training and new rows. With a linear kernel it finds what RobustPCA finds.
+    :class:`dualpca.RobustPCA` in feature space, by the dual DCA of the paper (Algorithm 6), from K alone.
+    With a linear kernel it finds what RobustPCA finds.
 
     Parameters
     ----------
@@ -65,13 +63,12 @@ class RobustKernelPCA(
         As in :class:`dualpca.KernelPCA`.
     approximation, n_landmarks, landmarks, n_random_features
         As in :class:`dualpca.KernelPCA`; RobustPCA of the features then.
-    loss, normalize, refit, quantile, contamination, tol, max_iter, random_state
+    loss, normalize, refit, quantile, flag, contamination, tol, max_iter, random_state
         As in :class:`dualpca.RobustPCA`.
     center : {"joint", "geometric_median", "mean"} or None
         The centre in feature space.
     init : str or list of str
-        "stahel_donoho", "spherical", "pca", "random", several of them, or "auto", the first two. Starts
-        see a sample of at most 1000 rows, or 2000 with an approximation.
+        As in RobustPCA, by name; starts see at most 1000 rows, or 2000 with an approximation.
     solver : {"auto", "anderson", "dca"} or solver
 
     Attributes
@@ -116,6 +113,7 @@ class RobustKernelPCA(
         "refit": ["boolean"],
         "solver": [StrOptions({"auto", "anderson", "dca"}), callable],
         "quantile": [Interval(Real, 0, 1, closed="neither")],
+        "flag": [StrOptions({"orthogonal", "both"})],
         "contamination": [StrOptions({"auto"}), Interval(Real, 0, 0.5, closed="right")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -142,6 +140,7 @@ class RobustKernelPCA(
         refit: bool = True,
         solver: Any = "auto",
         quantile: float = 0.999,
+        flag: str = "orthogonal",
         contamination: Any = "auto",
         tol: float = 1e-3,
         max_iter: int = 300,
@@ -165,6 +164,7 @@ class RobustKernelPCA(
         self.refit = refit
         self.solver = solver
         self.quantile = quantile
+        self.flag = flag
         self.contamination = contamination
         self.tol = tol
         self.max_iter = max_iter
@@ -200,9 +200,8 @@ class RobustKernelPCA(
         """RobustPCA of the features; distances include what landmarks do not span (Pythagoras)."""
         self.features_ = self._feature_map(X, rng)
         operator = feature_operator(self.features_, X)
-        names = ("n_components", "loss", "normalize", "center", "init", "refit", "solver")
-        more = ("quantile", "contamination", "tol", "max_iter")
-        options = {name: getattr(self, name) for name in (*names, *more)}
+        names = "n_components loss normalize center init refit solver quantile flag contamination"
+        options = {name: getattr(self, name) for name in (*names.split(), "tol", "max_iter")}
         model = RobustPCA(**options, random_state=int(rng.integers(2**31)))
         weights = checked_weights(sample_weight, operator)
         self.pca_ = model.fit(operator, sample_weight=weights)
@@ -225,7 +224,8 @@ class RobustKernelPCA(
         orthogonal = np.hypot(self.pca_.orthogonal_distances_, rest)
         location, scale = bulk(orthogonal.astype(float), T, weights)
         pca = self.pca_
-        return Measured(pca._origin, pca.components_.T, T, orthogonal, location, scale, 0.0)
+        floor = float(orthogonal.max()) if pca.flags_by_ == "score" and not np.any(rest) else 0.0
+        return Measured(pca._origin, pca.components_.T, T, orthogonal, location, scale, floor)
 
     def _unspanned(self, X: Any, operator: Any) -> Any:
         """``sqrt(k(x, x) - ||phi(x)||^2)``: how far a row is from the span of the landmarks."""
@@ -270,21 +270,10 @@ class RobustKernelPCA(
         self._center_norm2 = float(image @ parts.center)
         self.score_cutoff_ = chi2_quantile(MAP, self.n_components_) ** 0.5
         self.orthogonal_cutoff_ = found.cutoff(MAP)
-        self.flags_by_ = "score" if found.flat else "orthogonal"
         self._flag(found, parts.score_distances.astype(dtype), found.orthogonal)
 
-    def _flag(self, found: Measured, score: Array, orthogonal: Array) -> None:
-        """The training rows' distances, the limit, and who is beyond it."""
-        self.score_distances_, self.orthogonal_distances_ = score, orthogonal
-        limit = found.cutoff(self.quantile)
-        if self.flags_by_ == "score":
-            limit = chi2_quantile(self.quantile, self.n_components_) ** 0.5
-        scores = self._normality_of(score, orthogonal)
-        self._set_offset(self.contamination, limit, scores)
-        self.outliers_ = scores < self.offset_
-
     def fit_predict(self, X: Any, y: Any = None, **params: Any) -> Array:
-        """Fit the model and label the rows of X: +1 for good rows, -1 for outliers.
+        """+1 for good training rows, -1 for outliers; also where the kernel is precomputed.
 
         Parameters
         ----------

@@ -83,6 +83,8 @@ class RobustPCA(LinearOutliersMixin, CovarianceMixin, ScoresMixin, BaseEstimator
         components, else Anderson.
     quantile : float
         Rows are flagged beyond this quantile of the distances of good rows.
+    flag : {"orthogonal", "both"}
+        Whether rows far out within the subspace are flagged too, by their score distance.
     contamination : "auto" or float
         The share of the training rows to flag, instead of by ``quantile``.
     tol : float
@@ -113,7 +115,9 @@ class RobustPCA(LinearOutliersMixin, CovarianceMixin, ScoresMixin, BaseEstimator
     outliers_ : bool array of shape (n_samples,)
         The training rows that are flagged.
     flags_by_ : str
-        "orthogonal", or "score" where no row has an orthogonal distance.
+        ``flag``, or "score" where no row has an orthogonal distance.
+    limits_ : tuple of float
+        The score and the orthogonal distance at ``quantile``.
     refitted_ : bool
         Whether the refit stood.
     start_ : str
@@ -159,6 +163,7 @@ class RobustPCA(LinearOutliersMixin, CovarianceMixin, ScoresMixin, BaseEstimator
         "refit": ["boolean"],
         "solver": [StrOptions({"auto", "anderson", "dca", "irls", "dual"}), callable],
         "quantile": [Interval(Real, 0, 1, closed="neither")],
+        "flag": [StrOptions({"orthogonal", "both"})],
         "contamination": [StrOptions({"auto"}), Interval(Real, 0, 0.5, closed="right")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -178,6 +183,7 @@ class RobustPCA(LinearOutliersMixin, CovarianceMixin, ScoresMixin, BaseEstimator
         refit: bool = True,
         solver: Any = "auto",
         quantile: float = 0.999,
+        flag: str = "orthogonal",
         contamination: Any = "auto",
         tol: float = 1e-3,
         max_iter: int = 300,
@@ -191,6 +197,7 @@ class RobustPCA(LinearOutliersMixin, CovarianceMixin, ScoresMixin, BaseEstimator
         self.refit = refit
         self.solver = solver
         self.quantile = quantile
+        self.flag = flag
         self.contamination = contamination
         self.tol = tol
         self.max_iter = max_iter
@@ -315,26 +322,18 @@ class RobustPCA(LinearOutliersMixin, CovarianceMixin, ScoresMixin, BaseEstimator
         self._mean_rest = rows.asarray(parts.center - to_numpy(self.mean_))
         self.orthogonal_cutoff_ = found.cutoff(MAP)
         self.score_cutoff_ = chi2_quantile(MAP, s) ** 0.5
-        self.flags_by_ = "score" if found.flat else "orthogonal"
-        self.score_distances_ = rows.asarray(parts.score_distances)
-        self.orthogonal_distances_ = found.orthogonal
+        self._flag(found, rows.asarray(parts.score_distances), found.orthogonal)
 
     def _describe(
         self, whole: RowBlocked, found: Measured, present: np.ndarray, weights: np.ndarray
     ) -> None:
         """What there is to say of each training row, those of weight 0 included."""
-        N, s = whole.shape[0], self.n_components_
-        self.n_samples_ = N
+        self.n_samples_ = N = whole.shape[0]
         by_row = np.zeros(N)
         by_row[present] = weights / max(float(weights.max(initial=0.0)), 1e-300)
         self.weights_ = whole.asarray(by_row)
         if not present.all():
-            self.score_distances_, self.orthogonal_distances_ = self._distances(whole)
-        by_score = self.flags_by_ == "score"
-        scores = -(self.score_distances_ if by_score else self.orthogonal_distances_)
-        limit = chi2_quantile(self.quantile, s) ** 0.5 if by_score else found.cutoff(self.quantile)
-        self._set_offset(self.contamination, limit, scores)
-        self.outliers_ = scores < self.offset_
+            self._flag(found, *self._distances(whole))
         self.n_passes_ = whole.passes
 
     def __sklearn_tags__(self) -> Any:
