@@ -31,8 +31,8 @@ DIRECTIONS = 250
 #: Their locations and scales come from about so many rows, in so many directions at once.
 SEEN, AT_ONCE = 250, 64
 
-#: The most concentration steps.
-STEPS = 15
+#: The most concentration steps, and the share of the objective that a step must gain to go on.
+STEPS, GAIN = 15, 1e-3
 
 #: A later start must fit its nearest half better by more than this share. The fit does not see
 #: outliers within the subspace; that the first start avoids them counts for as much.
@@ -191,12 +191,12 @@ def spatial_median(X: Operator, weights: Any = None, tol: float = 1e-6) -> Array
 
 
 def concentrate(X: Operator, start: Start, h: int, fixed: bool) -> Start:
-    """C-steps: the centre and one subspace-iteration step of the h nearest rows, until they stay.
+    """C-steps: the centre and one subspace-iteration step of the h nearest rows, while they gain.
 
     Each is a step of DCA on the sum of the h smallest squared residuals, which never rises.
     """
     center, W = start.center[:, None], start.W
-    before = None
+    objective = math.inf
     for _ in range(STEPS):
         view = Centered(X, center)
         Y = view @ W
@@ -204,10 +204,9 @@ def concentrate(X: Operator, start: Start, h: int, fixed: bool) -> Start:
         nearest = np.argpartition(residual2, h - 1)[:h]
         keep = np.zeros(X.shape[0])
         keep[nearest] = 1.0
-        objective = float(residual2[nearest].mean())
-        if before is not None and np.array_equal(keep, before):
+        before, objective = objective, float(residual2[nearest].mean())
+        if objective >= (1 - GAIN) * before:
             break
-        before = keep
         if not fixed:
             shift = view.rmatmul(keep[:, None]) / h
             center, Y = center + shift, Y - shift.T @ W
