@@ -42,8 +42,9 @@ class Selected(RowBlocked):
             start += len(keep)
 
     def gathered(self) -> Matrix:
-        """The rows as one matrix in memory."""
-        blocks = [block for _, block in self.blocks()]
+        """The rows as one matrix in memory; of an array nothing else is read."""
+        read = self.blocks if isinstance(self._base, Matrix) else self._read
+        blocks = [block for _, block in read()]
         return Matrix(sp.vstack(blocks, format="csr") if self.sparse else stack(blocks))
 
 
