@@ -18,7 +18,7 @@ from ..problem import DCProblem
 from ..solvers import IRLS, Anderson
 from ..solvers.solve import as_solver, outside
 from ._start import NEAR, Start, typical_size
-from ._subspace import leading_subspace, solve_quietly
+from ._subspace import principal_axes, solve_quietly
 from ._univariate import bulk
 
 #: The most rounds of fitting the subspace and moving the centre.
@@ -183,18 +183,7 @@ def refit(
         view = recentred(chosen, center, spread)
     if mass is not None:
         view = Weighted(view, namespace(mass).sqrt(mass))
-    found = leading_subspace(
-        view,
-        s,
-        dense=False,
-        energy=view.energy(),
-        solver="auto",
-        formulation=None,
-        tol=tol,
-        max_iter=1000,
-        seed=seed,
-    )
-    return center, found.ritz.V
+    return center, principal_axes(view, s, tol=tol, seed=seed).V
 
 
 def mean_loss(

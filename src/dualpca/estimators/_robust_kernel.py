@@ -19,7 +19,7 @@ from ..solvers.solve import as_solver
 from ._distances import Measured, between
 from ._robust import GUARD, average_loss, fit_rows, row_scales, scaled_loss
 from ._start import as_starts, best_start, number_of_components, spatial_median, typical_size
-from ._subspace import leading_subspace, warn_above
+from ._subspace import principal_axes, warn_above
 from ._univariate import bulk
 
 #: Rows of the sample that starts see: its kernel matrix is decomposed.
@@ -124,18 +124,7 @@ def refit_kernel(
     """Centre and principal subspace of the rows of positive mass, as coefficients."""
     a = mass / mass.sum() if share is None else share
     rows: Operator = Weighted(about(K, a), K.asarray(np.sqrt(mass)))
-    ritz = leading_subspace(
-        rows.T,
-        s,
-        rows=rows,
-        dense=False,
-        energy=rows.energy(),
-        solver="auto",
-        formulation=None,
-        tol=tol,
-        max_iter=1000,
-        seed=seed,
-    ).ritz
+    ritz = principal_axes(rows.T, s, tol=tol, seed=seed, rows=rows)
     theta = np.asarray(ritz.theta, dtype=float)
     some = theta > 1e-12 * theta[0]  # rows of a lower rank have fewer axes
     b = np.sqrt(mass)[:, None] * np.asarray(ritz.V, dtype=float)[:, some] / np.sqrt(theta[some])

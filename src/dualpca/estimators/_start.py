@@ -13,7 +13,7 @@ from ..linalg import Array, eigh, gram, namespace, norm, orthonormalize, to_nump
 from ..operators import Centered, Matrix, Operator, Selected, Weighted
 from ..operators._blocks import dense, row_norms
 from ..operators.rows import RowBlocked
-from ._subspace import leading_subspace
+from ._subspace import principal_axes
 from ._univariate import location_scale
 
 #: Rows of the sample, and the most numbers it may hold.
@@ -149,18 +149,7 @@ def principal(X: Operator, s: int, seed: int) -> np.ndarray:
     n, d = X.shape
     if d <= min(n, DIRECT):
         return np.ascontiguousarray(eigh(X.gram())[1][:, :s])
-    found = leading_subspace(
-        X,
-        s,
-        dense=False,
-        energy=max(X.energy(), np.finfo(float).tiny),
-        solver="auto",
-        formulation=None,
-        tol=5e-3,
-        max_iter=50,
-        seed=seed,
-    )
-    return found.ritz.V
+    return principal_axes(X, s, tol=5e-3, seed=seed, max_iter=50).V
 
 
 def spatial_median(X: Operator, weights: Any = None, tol: float = 1e-6) -> Array:

@@ -7,6 +7,7 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from ..formulations import formulation as make_formulation
@@ -20,6 +21,9 @@ from ..solvers.krylov import CAUTION, LOOSE, Krylov
 from ..solvers.solve import as_solver, outside
 from ..solvers.truncated import by_krylov, mixed_scale
 from ._plan import costs, plan
+
+#: What stands for an energy of 0.
+TINY = float(np.finfo(np.float64).tiny)
 
 #: The solvers of PCA's DC problems; IRLS is for the robust ones.
 ITERATIVE = tuple(name for name in SOLVERS if name != "irls")
@@ -96,6 +100,30 @@ def leading_subspace(
     ritz = rayleigh_ritz(X, _pad(W, s))
     warn_above(ritz.residual, tol, name, max_iter)
     return Subspace(ritz, certify(X, ritz, seed), f"{name}: {why}", result.iterations)
+
+
+def principal_axes(
+    X: Operator,
+    s: int,
+    *,
+    tol: float,
+    seed: int,
+    max_iter: int = 1000,
+    rows: Operator | None = None,
+) -> Ritz:
+    """The s leading right singular vectors of X by whatever solver is quickest."""
+    return leading_subspace(
+        X,
+        s,
+        rows=rows,
+        dense=False,
+        energy=max(X.energy(), TINY),
+        solver="auto",
+        formulation=None,
+        tol=tol,
+        max_iter=max_iter,
+        seed=seed,
+    ).ritz
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from ._scores import ScoresMixin
 from ._subspace import (
     DIRECT,
     ITERATIVE,
+    TINY,
     Decomposition,
     growing_subspace,
     leading_subspace,
@@ -28,8 +29,6 @@ from ._subspace import (
 )
 
 __all__ = ["PCA"]
-
-TINY = float(np.finfo(np.float64).tiny)
 
 
 class PCA(ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseEstimator):

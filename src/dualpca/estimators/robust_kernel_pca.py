@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..features import feature_operator
 from ..linalg import Array
-from ..losses import LOSSES, Loss
 from ._data import check_number, checked_weights, seed
 from ._distances import Measured, ordered
 from ._kernels import KERNEL_CONSTRAINTS, KernelMixin
@@ -21,7 +19,7 @@ from ._robust import warn_of_doubt
 from ._robust_kernel import apart, fit_kernel
 from ._start import STARTS
 from ._univariate import bulk, chi2_quantile
-from .robust_pca import MAP, RobustPCA
+from .robust_pca import MAP, ROBUST_CONSTRAINTS, RobustPCA
 
 __all__ = ["RobustKernelPCA"]
 
@@ -101,23 +99,10 @@ class RobustKernelPCA(
 
     _parameter_constraints = {  # noqa: RUF012
         **KERNEL_CONSTRAINTS,
-        "n_components": [
-            Interval(Integral, 1, None, closed="left"),
-            Interval(RealNotInt, 0, 1, closed="neither"),
-            None,
-        ],
-        "loss": [StrOptions(set(LOSSES)), Loss],
-        "normalize": ["boolean"],
+        **ROBUST_CONSTRAINTS,
         "center": [StrOptions({"joint", "geometric_median", "mean"}), None],
         "init": [StrOptions({"auto", *STARTS}), list, tuple],
-        "refit": ["boolean"],
         "solver": [StrOptions({"auto", "anderson", "dca"}), callable],
-        "quantile": [Interval(Real, 0, 1, closed="neither")],
-        "flag": [StrOptions({"orthogonal", "both"})],
-        "contamination": [StrOptions({"auto"}), Interval(Real, 0, 0.5, closed="right")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "random_state": ["random_state"],
     }
 
     def __init__(

@@ -46,6 +46,25 @@ __all__ = ["RobustPCA"]
 MAP = 0.975
 
 
+#: The parameters that robust estimators share.
+ROBUST_CONSTRAINTS: dict[str, Any] = {
+    "n_components": [
+        Interval(Integral, 1, None, closed="left"),
+        Interval(RealNotInt, 0, 1, closed="neither"),
+        None,
+    ],
+    "loss": [StrOptions(set(LOSSES)), Loss],
+    "normalize": ["boolean"],
+    "refit": ["boolean"],
+    "quantile": [Interval(Real, 0, 1, closed="neither")],
+    "flag": [StrOptions({"orthogonal", "both"})],
+    "contamination": [StrOptions({"auto"}), Interval(Real, 0, 0.5, closed="right")],
+    "tol": [Interval(Real, 0, None, closed="left")],
+    "max_iter": [Interval(Integral, 1, None, closed="left")],
+    "random_state": ["random_state"],
+}
+
+
 class RobustPCA(LinearOutliersMixin, CovarianceMixin, ScoresMixin, BaseEstimator):
     """PCA that bad rows do not move, and that says which rows are bad.
 
@@ -151,23 +170,10 @@ class RobustPCA(LinearOutliersMixin, CovarianceMixin, ScoresMixin, BaseEstimator
     """
 
     _parameter_constraints = {  # noqa: RUF012
-        "n_components": [
-            Interval(Integral, 1, None, closed="left"),
-            Interval(RealNotInt, 0, 1, closed="neither"),
-            None,
-        ],
-        "loss": [StrOptions(set(LOSSES)), Loss],
-        "normalize": ["boolean"],
+        **ROBUST_CONSTRAINTS,
         "center": [StrOptions({"joint", *CENTERS}), "array-like", None],
         "init": [StrOptions({"auto", *STARTS}), "array-like", list, tuple],
-        "refit": ["boolean"],
         "solver": [StrOptions({"auto", "anderson", "dca", "irls", "dual"}), callable],
-        "quantile": [Interval(Real, 0, 1, closed="neither")],
-        "flag": [StrOptions({"orthogonal", "both"})],
-        "contamination": [StrOptions({"auto"}), Interval(Real, 0, 0.5, closed="right")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "random_state": ["random_state"],
     }
 
     whiten = False
