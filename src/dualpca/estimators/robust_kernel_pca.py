@@ -29,6 +29,13 @@ TAKEN = (
     "explained_variance_ratio_",
     "weights_",
     "score_cutoff_",
+    "orthogonal_cutoff_",
+    "score_distances_",
+    "orthogonal_distances_",
+    "limits_",
+    "flags_by_",
+    "offset_",
+    "outliers_",
     "refitted_",
     "start_",
     "agreement_",
@@ -36,7 +43,6 @@ TAKEN = (
     "n_components_",
     "n_samples_",
     "n_iter_",
-    "n_passes_",
     "residual_",
 )
 
@@ -190,17 +196,21 @@ class RobustKernelPCA(
         model = RobustPCA(**options, random_state=int(rng.integers(2**31)))
         weights = checked_weights(sample_weight, operator)
         self.pca_ = model.fit(operator, sample_weight=weights)
-        found = self._measured(X, operator, weights)
-        far = found.orthogonal > found.cutoff(self.quantile)
-        if self.refit and self.approximation == "nystroem" and (far & ~model.outliers_).any():
+        found = None
+        if self.approximation == "nystroem":
+            found = self._measured(X, operator, weights)
+            far = found.orthogonal > found.cutoff(self.quantile)
             mass = np.ones(len(far)) if weights is None else weights
-            if (mass * ~far > 0).sum() > 2 * model.n_components_:
+            left = (mass * ~far > 0).sum()
+            if self.refit and (far & ~model.outliers_).any() and left > 2 * model.n_components_:
                 self.pca_ = model.fit(operator, sample_weight=mass * ~far)
                 found = self._measured(X, operator, weights)
         for name in TAKEN:
             setattr(self, name, getattr(model, name))
-        self.orthogonal_cutoff_ = found.cutoff(MAP)
-        self._flag(found, model.score_distances_, found.orthogonal)
+        if found is not None:
+            self.orthogonal_cutoff_ = found.cutoff(MAP)
+            self._flag(found, model.score_distances_, found.orthogonal)
+        self.n_passes_ = operator.passes
 
     def _measured(self, X: Any, operator: Any, weights: np.ndarray | None) -> Measured:
         """The training rows beside the subspace, in feature space."""
@@ -209,13 +219,10 @@ class RobustKernelPCA(
         orthogonal = np.hypot(self.pca_.orthogonal_distances_, rest)
         location, scale = bulk(orthogonal.astype(float), T, weights)
         pca = self.pca_
-        floor = float(orthogonal.max()) if pca.flags_by_ == "score" and not np.any(rest) else 0.0
-        return Measured(pca._origin, pca.components_.T, T, orthogonal, location, scale, floor)
+        return Measured(pca._origin, pca.components_.T, T, orthogonal, location, scale, 0.0)
 
     def _unspanned(self, X: Any, operator: Any) -> Any:
         """``sqrt(k(x, x) - ||phi(x)||^2)``: how far a row is from the span of the landmarks."""
-        if self.approximation != "nystroem":
-            return 0.0
         norms = operator.row_norms()
         return np.sqrt(np.clip(self._diagonal(X) - norms**2, 0.0, None)).astype(norms.dtype)
 
@@ -307,7 +314,9 @@ class RobustKernelPCA(
         if self.approximation is not None:
             operator = feature_operator(self.features_, X)
             score, orthogonal = self.pca_._distances(operator)
-            return score, np.hypot(orthogonal, self._unspanned(X, operator))
+            if self.approximation == "nystroem":
+                orthogonal = np.hypot(orthogonal, self._unspanned(X, operator))
+            return score, orthogonal
         if self.kernel == "precomputed":
             raise ValueError(
                 "the distances of new rows need k(x, x), which a precomputed kernel matrix does not "
