@@ -24,9 +24,11 @@ from dualpca import (
 )
 from dualpca.formulations import robust
 
-PCA_LETTERS = [name for name in FORMULATIONS if not name.startswith("robust")]
+PCA_LETTERS = [name for name in FORMULATIONS if not name.startswith(("robust", "sparse"))]
 LETTERS = list(FORMULATIONS)
 ALL = LETTERS + [name + "T" for name in LETTERS]
+# The residual of solve is that of singular vectors; test_sparse_functions has the sparse problem's.
+SOLVED = [name for name in ALL if not name.startswith("sparse")]
 
 
 def data(seed=0, N=40, d=25):
@@ -39,7 +41,7 @@ def point(problem, s, seed):
     return problem.start(s, seed) * 0.9
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", SOLVED)
 @pytest.mark.parametrize("s", [1, 3])
 def test_weak_duality_and_equality_at_mapped_solutions(name, s):
     problem = formulation(name, as_operator(data()))

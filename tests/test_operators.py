@@ -922,3 +922,10 @@ def test_bad_input(build, words):
 def test_operators_pass_through():
     for X in (as_operator(np.eye(3)), Kernel.from_matrix(np.eye(3)), Blocks([np.eye(3)])):
         assert as_operator(X) is X
+
+
+@pytest.mark.parametrize(("kind", "size"), [(np.float32, 1e-40), (np.float64, 1e-310)])
+def test_row_norms_of_subnormal_rows(kind, size):
+    """Their largest entry has no finite inverse."""
+    norms = as_operator(np.array([[3 * size, 4 * size], [3.0, 4.0]], dtype=kind)).row_norms()
+    np.testing.assert_allclose(norms, [5 * size, 5], rtol=1e-3)

@@ -20,7 +20,15 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dualpca import PCA, KernelPCA, RobustKernelPCA, RobustPCA, ZeroFPR
+from dualpca import (
+    PCA,
+    KernelPCA,
+    PrincipalComponentPursuit,
+    RobustKernelPCA,
+    RobustPCA,
+    SparsePCA,
+    ZeroFPR,
+)
 
 ESTIMATORS = [
     PCA(),
@@ -61,6 +69,12 @@ ESTIMATORS = [
         refit=False,
         solver="dca",
     ),
+    SparsePCA(1),
+    SparsePCA(1, deflation="schur", positive=True),
+    SparsePCA(1, method="block", penalty="l0"),
+    SparsePCA(1, method="reconstruction", n_nonzero=1),
+    SparsePCA(1, penalty="l1", center=False),
+    PrincipalComponentPursuit(),
 ]
 
 KEPT_APART = [
@@ -105,6 +119,8 @@ def arbitrary(estimator):
         reason = (
             "starts draw rows at random; what they converge to is compared in test_robust_pca.py"
         )
+    elif not isinstance(estimator, PCA):
+        return {}
     elif estimator.n_components is None:
         reason = "directions without variance are arbitrary"
     elif estimator.formulation == "o":

@@ -23,7 +23,7 @@ from dualpca import (
 )
 from dualpca.formulations import robust
 
-PCA_LETTERS = [name for name in FORMULATIONS if not name.startswith("robust")]
+PCA_LETTERS = [name for name in FORMULATIONS if not name.startswith(("robust", "sparse"))]
 SOLVER_NAMES = ["dca", "proximal_gradient", "zerofpr", "simultaneous"]
 
 

@@ -2,10 +2,18 @@
 
 The mathematics layer speaks the paper's letters: functions, operators, ``DCProblem``,
 ``FORMULATIONS`` and ``solve``. The estimators speak scikit-learn's words: ``PCA``, ``KernelPCA``,
-``RobustPCA`` and ``RobustKernelPCA``.
+``RobustPCA``, ``RobustKernelPCA``, ``SparsePCA`` and
+``PrincipalComponentPursuit``.
 """
 
-from .estimators import PCA, KernelPCA, RobustKernelPCA, RobustPCA
+from .estimators import (
+    PCA,
+    KernelPCA,
+    PrincipalComponentPursuit,
+    RobustKernelPCA,
+    RobustPCA,
+    SparsePCA,
+)
 from .formulations import CLASSICAL, FORMULATIONS, formulation, optimal_value
 from .functions import Ball, Function, HalfSquare, Norm, Power, Spectral
 from .losses import (
@@ -36,6 +44,7 @@ from .solvers import (
     rayleigh_ritz,
     solve,
 )
+from .sparse_functions import ElasticNet, HardSquare, KSupport, ReversedHuber, SoftSquare, TopK
 
 __version__ = "0.1.0"
 
@@ -54,10 +63,13 @@ __all__ = [
     "Cauchy",
     "Centered",
     "DCProblem",
+    "ElasticNet",
     "Function",
     "GemanMcClure",
     "HalfSquare",
+    "HardSquare",
     "Huber",
+    "KSupport",
     "Kernel",
     "KernelPCA",
     "KyFan",
@@ -70,14 +82,19 @@ __all__ = [
     "Operator",
     "Power",
     "PowerLoss",
+    "PrincipalComponentPursuit",
     "ProximalGradient",
     "Result",
+    "ReversedHuber",
     "RobustKernelPCA",
     "RobustPCA",
     "RowLoss",
     "RowLossConjugate",
     "SimultaneousIteration",
+    "SoftSquare",
+    "SparsePCA",
     "Spectral",
+    "TopK",
     "Tukey",
     "Weighted",
     "Welsch",

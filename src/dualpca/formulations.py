@@ -1,4 +1,4 @@
-"""The catalogue: Figures 1 and 2, the Hoelder pair and the robust pair, by the paper's letters."""
+"""The catalogue: Figures 1 and 2, the Hoelder, robust and sparse pairs, by the paper's letters."""
 
 from __future__ import annotations
 
@@ -7,15 +7,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .functions import Ball, HalfSquare, Power, Spectral
+from .functions import Ball, Function, HalfSquare, Power, Spectral
 from .linalg import Array, gram, namespace, norm
 from .losses import Log, as_loss
 from .norms import Lp
 from .operators import Operator, as_operator
 from .problem import DCProblem
 from .row_functions import RowLoss
+from .sparse_functions import HardSquare, KSupport, SoftSquare, TopK
 
-__all__ = ["CLASSICAL", "FORMULATIONS", "Classical", "formulation", "optimal_value"]
+__all__ = [
+    "CLASSICAL",
+    "FORMULATIONS",
+    "Classical",
+    "block_sparse",
+    "formulation",
+    "gpower",
+    "optimal_value",
+    "sparse",
+]
 
 
 def _l(X: Operator) -> DCProblem:
@@ -60,6 +70,80 @@ def robust(
     return DCProblem(Spectral(Ball(Lp(math.inf))), RowLoss(alpha, loss, mass), X)
 
 
+def _sparse_l1(X: Operator) -> DCProblem:
+    """``minimize 1/2 ||W||_1^2 - ||XW||_{S_2}``, entrywise l1: the paper's first sparse formulation.
+
+    It is degenerate. Along each ray the least value is minus half the square of ``||XW||/||W||_1``, a
+    convex function over the l1 norm, which is largest at an extreme point of the l1 ball: a solution
+    has one nonzero entry and the optimum is ``-1/2 max_i ||X_{:,i}||^2``, whatever the number of
+    columns. DCA may also stop at another entry. Use :func:`sparse`, the k-sparse ball, instead.
+    """
+    return DCProblem(HalfSquare(Lp(1)), Lp(2), X)
+
+
+def sparse(X: Any, k: int, positive: bool = False) -> DCProblem:
+    """``minimize delta_C(w) - 1/2 ||Xw||^2``, C the hull of the k-sparse unit vectors.
+
+    The second formulation of the paper's section on sparse PCA (Beck 2021), for one column w; a
+    maximiser of a convex function over C is among the k-sparse unit vectors. DCA keeps the k largest
+    entries of ``X^T X w`` and normalises them.
+
+    Parameters
+    ----------
+    X : Operator or array
+    k : int
+        How many entries of w may differ from 0.
+    positive : bool
+        Whether they must be nonnegative.
+
+    Returns
+    -------
+    DCProblem
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca import DCA
+    >>> from dualpca.formulations import sparse
+    >>> problem = sparse(np.diag([3.0, 2.0, 1.0]), k=2)
+    >>> next(DCA()(problem, np.ones((3, 1)))).point.W.T
+    array([[0.914, 0.406, 0.   ]])
+    """
+    return DCProblem(Ball(KSupport(k, positive)), HalfSquare(Lp(2)), as_operator(X))
+
+
+def block_sparse(X: Any, k: int | tuple[int, ...], positive: bool = False) -> DCProblem:
+    """``minimize -1/2 sum_j ||(X^T U)_j||_(k_j)^2 over ||U||_{S_inf} <= 1``, U of N rows.
+
+    ``||.||_(k)`` is the l2 norm of the k largest entries (:class:`TopK`). Several k-sparse components at
+    once, in the manner of Journee, Nesterov, Richtarik and Sepulchre (2010). The dual is
+    ``1/2 sum_j ||w_j||_sp^2 - ||XW||_{S_1}`` with the k-support norm, so the sparse loadings of U are
+    ``W = problem.to_dual(U)``, up to their lengths; k is a number for all columns, or one for each.
+    """
+    return _on_scores(HalfSquare(TopK(k, positive)), X)
+
+
+def gpower(
+    X: Any, gamma: float | tuple[float, ...], penalty: str = "l1", positive: bool = False
+) -> DCProblem:
+    """``minimize -1/2 sum_ij [|(X^T U)_ij| - gamma_j]_+^2 over ||U||_{S_inf} <= 1``: penalty "l1".
+
+    With "l0", ``[(X^T U)_ij^2 - gamma_j]_+`` instead of the square. GPower (Journee, Nesterov, Richtarik
+    and Sepulchre 2010, Sections 2.3 and 2.4, with mu_j = 1), on the hull of their Stiefel manifold. The
+    dual of "l1" is ``1/2 ||W||^2 + sum_j gamma_j ||w_j||_1 - ||XW||_{S_1}``, so the sparse loadings of
+    U are ``W = problem.to_dual(U)``, up to their lengths. With "l1" they vanish where ``gamma_j`` is
+    the largest column norm of X, with "l0" its square.
+    """
+    kinds = {"l1": SoftSquare, "l0": HardSquare}
+    if penalty not in kinds:
+        raise ValueError(f"penalty={penalty!r} is unknown; choose 'l1' or 'l0'")
+    return _on_scores(kinds[penalty](gamma, positive), X)
+
+
+def _on_scores(F: Function, X: Any) -> DCProblem:
+    return DCProblem(Spectral(Ball(Lp(math.inf))), F, as_operator(X).T)
+
+
 #: The DC formulations. (m), (o), (q) and the Hoelder dual are duals; (g) is (l) on the transpose.
 FORMULATIONS: dict[str, Callable[[Operator], DCProblem]] = {
     "d": _l,
@@ -74,6 +158,7 @@ FORMULATIONS: dict[str, Callable[[Operator], DCProblem]] = {
     "holder_dual": lambda X: _k(X).dual,
     "robust": robust,
     "robust_dual": lambda X: robust(X).dual,
+    "sparse_l1": _sparse_l1,
 }
 
 
@@ -127,7 +212,7 @@ def optimal_value(name: str, sigma: Array, s: int) -> float:
         return -0.25 * float(xp.sum(top**4))
     if name in ("d", "l", "g", "m", "p", "q"):
         return -0.5 * float(xp.sum(top**2))
-    raise ValueError(f"formulation={name!r} has no closed-form optimum")
+    raise ValueError(f"formulation={name!r} has no closed-form optimum in the singular values")
 
 
 @dataclass(frozen=True)

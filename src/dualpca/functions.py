@@ -42,6 +42,11 @@ class Function(ABC):
         return False
 
     @property
+    def rotation_invariant(self) -> bool:
+        """Whether f(WV) = f(W) for all orthogonal V, so that columns matter by their span only."""
+        return self.unitarily_invariant
+
+    @property
     def one_pass(self) -> bool:
         """Whether ``X^T df(XW)`` takes one pass over the rows of X."""
         return False
@@ -200,7 +205,10 @@ class HalfSquare(Function):
         return 0.5 * self.norm(W) ** 2
 
     def subgradient(self, W: Array) -> Array:
-        return W if self.norm.one_pass else self.norm(W) * self.norm.subgradient(W)
+        if self.norm.one_pass:
+            return W
+        value, H = self.norm.value_and_subgradient(W)
+        return value * H
 
     def prox(self, W: Array, gamma: float) -> Array:
         if not self.has_prox:

@@ -22,6 +22,10 @@ class RowFunction(Function):
     alpha: Array
 
     @property
+    def rotation_invariant(self) -> bool:
+        return True
+
+    @property
     def one_pass(self) -> bool:
         return True
 

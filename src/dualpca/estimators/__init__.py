@@ -2,7 +2,16 @@
 
 from .kernel_pca import KernelPCA
 from .pca import PCA
+from .pursuit import PrincipalComponentPursuit
 from .robust_kernel_pca import RobustKernelPCA
 from .robust_pca import RobustPCA
+from .sparse_pca import SparsePCA
 
-__all__ = ["PCA", "KernelPCA", "RobustKernelPCA", "RobustPCA"]
+__all__ = [
+    "PCA",
+    "KernelPCA",
+    "PrincipalComponentPursuit",
+    "RobustKernelPCA",
+    "RobustPCA",
+    "SparsePCA",
+]

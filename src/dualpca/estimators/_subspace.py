@@ -221,7 +221,7 @@ def _pad(W: Array, s: int) -> Array:
 
 def as_problem(formulation: Any, X: Operator) -> DCProblem:
     """A formulation by letter, or a function that makes a DCProblem of an operator."""
-    if isinstance(formulation, str) and formulation.startswith("robust"):
+    if isinstance(formulation, str) and formulation.startswith(("robust", "sparse")):
         raise ValueError(
             f"formulation={formulation!r} has other solutions than PCA; use "
             f"dualpca.solve(dualpca.formulation({formulation!r}, X), s=n_components) for it"

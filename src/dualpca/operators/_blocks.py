@@ -148,7 +148,8 @@ def row_norms(block: Any) -> Array:
     else:
         largest = xp.max(xp.abs(block), axis=1)
     usable = odd & (largest > 0)
-    scale = xp.where(usable, largest, xp.ones_like(largest))
+    # A subnormal number has no finite inverse.
+    scale = xp.where(usable, xp.clip(largest, info.smallest_normal, None), xp.ones_like(largest))
     scaled = scale_rows(block, 1 / scale)
     return xp.where(usable, scale * _plain_norms(scaled), size)
 

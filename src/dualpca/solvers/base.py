@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from ..linalg import Array, residual
+from ..linalg import Array, norm, residual
 from ..problem import DCProblem
+
+#: What stands for a length of 0.
+TINY = sys.float_info.min
 
 
 class Point:
@@ -46,8 +50,15 @@ class Point:
 
     @cached_property
     def residual(self) -> float:
-        """``||Z - W W^T Z||_F / ||Z||_F`` with W orthonormal; of a dual variable, that of its image."""
+        """``||Z - W W^T Z||_F / ||Z||_F`` with W orthonormal; of a dual variable, that of its image.
+
+        Where G or F tell columns of the same span apart, as those of sparse PCA do, the relative
+        length ``||dG*(Z) - W||_F / ||W||_F`` of a step of DCA.
+        """
         problem = self.problem
+        if not (problem.G.rotation_invariant and problem.F.rotation_invariant):
+            step = problem.G.conjugate.subgradient(self.Z)
+            return norm(step - self.W) / max(norm(self.W), norm(step), TINY)
         if not problem.is_dual:
             return residual(self.W, self.Z)
         # The image H has X^T H = Z, so its own Z is one product away.

@@ -104,7 +104,8 @@ def solve(
         The number of columns, where ``W0`` is not given.
     tol : float
         Stop when ``||Z - W W^T Z||_F / ||Z||_F <= tol`` with ``Z = X^T dF(XW)`` and W orthonormal:
-        the same for every solver and formulation, whatever the scale of the data or the step.
+        the same for every solver and formulation, whatever the scale of the data or the step. Where
+        columns matter beyond their span, as in sparse PCA, the relative length of a step of DCA.
     max_iter : int
         Give up, with a ConvergenceWarning, after so many iterations.
     stop : {"residual", "paper"}

@@ -1,0 +1,350 @@
+"""Sparse PCA with scikit-learn's face."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
+
+from ..functions import Function, HalfSquare
+from ..linalg import Array, fix_signs, namespace
+from ..operators import Operator, Weighted, as_operator, centered
+from ..solvers.solve import outside
+from ..sparse_functions import HardSquare, SoftSquare, TopK
+from ._active import Features
+from ._data import check_number, checked_weights, seed, shifted, validated
+from ._quadratic import adjusted_variances, cumulative_variances
+from ._scores import ScoresMixin
+from ._sparse import STARTS, Found, Rule
+from ._subspace import TINY, warn_above
+
+__all__ = ["SparsePCA"]
+
+
+class SparsePCA(ScoresMixin, BaseEstimator):
+    """Principal component analysis whose components use few features each.
+
+    Parameters
+    ----------
+    n_components : int or None
+        How many components; None for ``min(n_samples, n_features)``.
+    n_nonzero : int, float or sequence of these
+        The most nonzero loadings of a component: a number, a fraction of the features (0 < f <= 1), or
+        one of these for each component. For ``penalty="cardinality"``.
+    method : {"deflation", "block", "reconstruction"}
+        "deflation" finds one component after the other, each the leading one of what ``deflation``
+        leaves of the data. "block" finds all together, with orthonormal scores (the generalised power
+        method). "reconstruction" goes on from there and lowers ``||X - T W^T||`` over scores T and
+        sparse loadings W: the largest ``cumulative_variance_ratio_``.
+    deflation : {"projection", "orthogonal", "schur"}
+        How a component w is taken out of the covariance C: ``(I - w w^T) C (I - w w^T)``; the same with
+        w orthogonalised against the components before it; or ``C - C w w^T C / w^T C w``, which leaves
+        what its scores do not explain.
+    penalty : {"cardinality", "l0", "l1"}
+        "cardinality" bounds the number of nonzeros by ``n_nonzero``; "l0" and "l1" penalise them (GPower)
+        as strongly as ``alpha`` says, and loadings are fitted again on the support found.
+    alpha : float
+        The penalty of "l0" and "l1", relative to the least one that leaves no feature: 0 <= alpha < 1.
+    positive : bool
+        Loadings that are not negative.
+    center : bool
+        Subtract the mean of each feature.
+    n_starts : int or None
+        Starts of a component (deflation: leading eigenvectors, single features, random vectors), or of
+        all together (principal axes, and these turned at random); the best is kept. None is 8 with
+        deflation, where starts share the work, else 1.
+    tol : float
+        Stop when a step turns a component by no more than this angle. With deflation and
+        ``penalty="cardinality"`` components then are fixed points to rounding.
+    max_iter : int
+        The most steps for a component; a ConvergenceWarning tells what was reached.
+    random_state : int, RandomState instance or None
+        The seed of the starts.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components, n_features)
+        Loadings of length 1; in each the entry of largest magnitude is positive. Rows of zeros where no
+        variance was left.
+    explained_variance_, explained_variance_ratio_ : arrays of shape (n_components,)
+        What each component adds to those before it: adjusted variance (Zou, Hastie and Tibshirani 2006),
+        as sparse components are correlated.
+    cumulative_variance_ratio_ : array of shape (n_components,)
+        The share of the variance that ``inverse_transform(transform(X))`` keeps with the first
+        components (Shen and Huang 2008).
+    n_nonzero_ : array of shape (n_components,)
+        Nonzero loadings of each component.
+    mean_ : array of shape (n_features,)
+    n_components_, n_samples_, n_features_in_ : int
+    residual_ : float
+        The last step of the component that moved most: 0 at a fixed point of DCA.
+    n_iter_, n_passes_ : int
+        Steps of DCA, and readings of the data after validation.
+
+    Notes
+    -----
+    Components are fixed points of DCA on ``minimize delta_C(w) - 1/2 ||X w||^2``, C the hull of the
+    k-sparse unit vectors (:func:`dualpca.formulations.sparse`), or on the block and GPower
+    formulations: stationary points, of which the starts choose; not certified maxima, which are
+    NP-hard to find.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from dualpca import SparsePCA
+    >>> X = load_digits().data
+    >>> spca = SparsePCA(3, n_nonzero=10, random_state=0).fit(X)
+    >>> spca.n_nonzero_.tolist()
+    [10, 10, 10]
+    >>> spca.transform(X).shape
+    (1797, 3)
+    >>> wide, narrow = SparsePCA(3, random_state=0).path(X, [20, 5])
+    >>> bool(wide.explained_variance_.sum() > narrow.explained_variance_.sum())
+    True
+    """
+
+    _parameter_constraints = {  # noqa: RUF012
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+        "n_nonzero": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(RealNotInt, 0, 1, closed="right"),
+            "array-like",
+        ],
+        "method": [StrOptions({"deflation", "block", "reconstruction"})],
+        "deflation": [StrOptions({"projection", "orthogonal", "schur"})],
+        "penalty": [StrOptions({"cardinality", "l0", "l1"})],
+        "alpha": [Interval(Real, 0, 1, closed="left")],
+        "positive": ["boolean"],
+        "center": ["boolean"],
+        "n_starts": [Interval(Integral, 1, None, closed="left"), None],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        n_nonzero: Any = 0.25,
+        method: str = "deflation",
+        deflation: str = "projection",
+        penalty: str = "cardinality",
+        alpha: float = 0.1,
+        positive: bool = False,
+        center: bool = True,
+        n_starts: int | None = None,
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.n_nonzero = n_nonzero
+        self.method = method
+        self.deflation = deflation
+        self.penalty = penalty
+        self.alpha = alpha
+        self.positive = positive
+        self.center = center
+        self.n_starts = n_starts
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> SparsePCA:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame or memory map of shape (n_samples, n_features)
+        y : ignored
+        sample_weight : array of shape (n_samples,), optional
+            How often each row counts: a weight of 2 is the row twice, 0 leaves it out.
+
+        Returns
+        -------
+        self
+        """
+        self._fit([self], X, sample_weight)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
+        """Fit the model and return the scores of X.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame or memory map of shape (n_samples, n_features)
+        y : ignored
+        sample_weight : array of shape (n_samples,), optional
+
+        Returns
+        -------
+        scores : array of shape (n_samples, n_components)
+        """
+        return self._scores(self._fit([self], X, sample_weight))
+
+    def path(self, X: Any, n_nonzero: Sequence[Any], sample_weight: Any = None) -> list[SparsePCA]:
+        """Models with several numbers of nonzeros, each started from the one before it.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame or memory map of shape (n_samples, n_features)
+        n_nonzero : sequence
+            Values of the parameter ``n_nonzero``.
+        sample_weight : array of shape (n_samples,), optional
+
+        Returns
+        -------
+        models : list of SparsePCA
+            One for each value, in their order, fitted; self is left as it is.
+        """
+        if self.penalty != "cardinality" or not isinstance(n_nonzero, (Sequence, np.ndarray)):
+            raise ValueError(
+                f"path(n_nonzero={n_nonzero!r}) needs a sequence such as [5, 10, 20] and "
+                f"penalty='cardinality', got penalty={self.penalty!r}"
+            )
+        models = [clone(self).set_params(n_nonzero=k) for k in n_nonzero]
+        if not models:
+            raise ValueError("n_nonzero=[] is empty; give at least one number of nonzeros")
+        self._fit(models, X, sample_weight)
+        return models
+
+    def _fit(self, models: list[SparsePCA], X: Any, sample_weight: Any) -> Any:
+        for model in models:
+            model._validate_params()
+        check_number(self.n_components)
+        if self.method == "reconstruction" and self.penalty != "cardinality":
+            raise ValueError(
+                f"method='reconstruction' bounds the number of nonzeros and takes no "
+                f"penalty={self.penalty!r}; use penalty='cardinality', or method='block'"
+            )
+        first = models[0]
+        X = validated(first, X, reset=True, rows=2)
+        operator = as_operator(X)
+        N, d = operator.shape
+        s = min(N, d) if self.n_components is None else int(self.n_components)
+        if s > min(N, d):
+            raise ValueError(
+                f"n_components={s} must be between 1 and min(n_samples, n_features)={min(N, d)}; "
+                "ask for fewer components"
+            )
+        sizes = [nonzeros(model.n_nonzero, s, d) for model in models]
+        weights = checked_weights(sample_weight, operator)
+        Xc = centered(operator, weights) if self.center else operator
+        mean = Xc.center[:, 0] if self.center else None  # type: ignore[attr-defined]
+        if weights is not None:
+            Xc = Weighted(Xc, namespace(weights).sqrt(weights))
+        mass = N if weights is None else float(namespace(weights).sum(weights))
+        with Xc.alone():
+            features, warm = Features(Xc), None
+            if not math.isfinite(float(features.variances.sum())):
+                raise ValueError(
+                    f"X has entries so large that their squares overflow {Xc.dtype}; divide X by its "
+                    "largest magnitude"
+                )
+            start = seed(self.random_state)
+            for model, k in zip(models, sizes, strict=True):
+                model.n_features_in_ = first.n_features_in_
+                if hasattr(first, "feature_names_in_"):
+                    model.feature_names_in_ = first.feature_names_in_
+                widest = max(k) if self.penalty == "cardinality" else 0
+                found, CW = features.solve(model._rule(k, start), widest, warm)
+                warm = found.W
+                model._set(found, CW, float(features.variances.sum()), Xc, mean, mass)
+        return X
+
+    def _rule(self, k: tuple[int, ...], start: int) -> Rule:
+        def make(j: int | None, top: float) -> Function:
+            if self.penalty == "cardinality":
+                return HalfSquare(TopK(k if j is None else k[j], self.positive))
+            if self.penalty == "l0":
+                return HardSquare(self.alpha * top**2, self.positive)
+            return SoftSquare(self.alpha * top, self.positive)
+
+        return Rule(
+            method=self.method,
+            n_components=len(k),
+            make=make,
+            deflation=self.deflation,
+            refit=self.penalty != "cardinality",
+            positive=self.positive,
+            n_starts=self.n_starts or (STARTS if self.method == "deflation" else 1),
+            tol=self.tol,
+            max_iter=self.max_iter,
+            seed=start,
+        )
+
+    def _set(
+        self,
+        found: Found,
+        CW: np.ndarray,
+        energy: float,
+        X: Operator,
+        mean: Array | None,
+        mass: float,
+    ) -> None:
+        signs = fix_signs(found.W)[None, :]
+        W, CW, total = found.W * signs + 0.0, CW * signs, max(energy, TINY)  # no -0
+        adjusted = adjusted_variances(W, CW)
+        self.n_samples_, self.n_components_ = X.shape[0], W.shape[1]
+        self.components_ = X.asarray(np.ascontiguousarray(W.T))
+        self.explained_variance_ = X.asarray(adjusted / (mass - 1))
+        self.explained_variance_ratio_ = X.asarray(adjusted / total)
+        self.cumulative_variance_ratio_ = X.asarray(cumulative_variances(W, CW) / total)
+        xp = namespace(self.components_)
+        self.n_nonzero_ = xp.sum(xp.astype(self.components_ != 0, xp.int64), axis=1)
+        self.mean_ = self.components_[0, :] * 0.0 if mean is None else mean
+        self.residual_, self.n_iter_ = found.residual, found.iterations
+        self.n_passes_ = X.passes
+        empty = int((~W.any(axis=0)).sum())
+        if empty:
+            warnings.warn(
+                f"no variance was left for {empty} of n_components={W.shape[1]} components, which are "
+                f"zero; ask for fewer{', or lower alpha' if self.penalty != 'cardinality' else ''}",
+                UserWarning,
+                stacklevel=outside(),
+            )
+        warn_above(found.residual, self.tol, self.method, self.max_iter)
+
+    def _scores(self, X: Any) -> Array:
+        xp = namespace(self.components_)
+        operator = shifted(X, self.mean_) if self.center else as_operator(X)
+        return operator @ xp.linalg.pinv(self.components_)
+
+    def _scale(self) -> Any:
+        return 1.0
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.array_api_support = True
+        return tags
+
+
+def nonzeros(n_nonzero: Any, s: int, d: int) -> tuple[int, ...]:
+    """How many nonzeros each of s components may have among d features."""
+    many = not isinstance(n_nonzero, Real) and getattr(n_nonzero, "ndim", 1) > 0
+    values = list(n_nonzero) if many else [n_nonzero] * s
+    if len(values) != s:
+        raise ValueError(
+            f"n_nonzero={n_nonzero!r} has {len(values)} entries for n_components={s}; give one number, "
+            "or one for each component"
+        )
+    counts = []
+    for k in values:
+        whole = isinstance(k, Integral) and not isinstance(k, bool)
+        size = float(k) if isinstance(k, Real) and not isinstance(k, bool) else math.nan
+        if not (1 <= size <= d if whole else 0 < size <= 1):
+            raise ValueError(
+                f"n_nonzero={n_nonzero!r} has the entry {k!r}; give whole numbers from 1 to "
+                f"n_features={d}, or fractions of the features above 0 and up to 1"
+            )
+        counts.append(int(size) if whole else max(1, round(size * d)))
+    return tuple(counts)
