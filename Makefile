@@ -5,7 +5,7 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test race race-quick race-work robust-race lint format clean
+.PHONY: help install demo test race race-quick race-work robust-race reproduce lint format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ robust-race: install ## robust PCA beside its peers, about an hour; rrcov where 
 	$(BIN)/python -m pip install -q -c constraints.txt -e ".[robust-race]"
 	-$(BIN)/python -m pip install -q --no-deps "robpy>=0.0.6"
 	$(BIN)/python -m experiments.robust_peers $(ARGS)
+
+reproduce: install ## the paper's tables and figures, about half an hour alone on the machine; ARGS="--quick"
+	$(BIN)/dualpca reproduce all $(ARGS)
 
 lint: install ## ruff check, ruff format --check, mypy
 	$(BIN)/ruff check .

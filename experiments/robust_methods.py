@@ -58,7 +58,7 @@ class Method:
     def run(self, X: np.ndarray, k: int, seed: int, limit: float) -> Fit:
         """Fit and read; TimeoutError after ``limit`` seconds."""
         seconds: list[float] = []
-        with warnings.catch_warnings(), np.errstate(all="ignore"), _limit(limit):
+        with warnings.catch_warnings(), np.errstate(all="ignore"), time_limit(limit):
             warnings.simplefilter("ignore")
             while not seconds or (sum(seconds) < 3 * SHORT and len(seconds) < 3):
                 begun = time.perf_counter()
@@ -98,7 +98,7 @@ class RMethod:
 
 
 @contextmanager
-def _limit(seconds: float) -> Iterator[None]:
+def time_limit(seconds: float) -> Iterator[None]:
     """TimeoutError after so many seconds, as soon as the interpreter has its turn."""
 
     def stop(number: int, frame: FrameType | None) -> None:

@@ -1,0 +1,6 @@
+"""``python -m dualpca``."""
+
+from .cli import main
+
+if __name__ == "__main__":
+    main()
