@@ -65,11 +65,12 @@ class Features:
         for _ in range(ROUNDS):
             if len(active) > ACTIVE:
                 break
-            C = to_numpy(take_columns(self.X, active).gram())
+            part = take_columns(self.X, active)
+            C = to_numpy(part.gram())
             found = sparse_components(Quadratic.of(C), rule, None if warm is None else warm[active])
             warm = np.zeros((d, s))
             warm[active] = found.W
-            CW = self.times(warm)
+            CW = to_numpy(self.X.rmatmul(part @ self.X.asarray(found.W))).astype(float, copy=False)
             Z = images(rule, warm, CW)
             wanted = np.flatnonzero(found.step(Z).any(axis=1))
             if np.isin(wanted, active).all():
@@ -88,9 +89,7 @@ class Features:
 
     def _candidates(self, s: int, count: int, seed: int) -> np.ndarray:
         """The largest features in rough principal axes, and those of largest variance."""
-        Z = np.random.default_rng(seed).standard_normal((self.X.shape[1], s + 4))
-        for _ in range(2):
-            Z = self.times(np.linalg.qr(Z)[0])
+        Z = self.times(np.random.default_rng(seed).standard_normal((self.X.shape[1], s + 4)))
         axes = Z @ np.linalg.svd(Z, full_matrices=False)[2].T
         return _largest(np.column_stack([axes[:, :s], self.variances]), count)
 
