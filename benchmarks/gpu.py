@@ -162,9 +162,7 @@ def main() -> None:
         print(f"a pass with 50 columns {pass_ * 1e3:.2f} ms, reading once {read * 1e3:.2f} ms")
     if "robust" in chosen:
         print(robust(side(1_000_000), 784, 50))
-    print(
-        f"peak device memory {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB, numpy {np.__version__}"
-    )
+    print(f"peak device memory {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -66,6 +67,11 @@ def methods() -> dict[str, Callable[[np.ndarray], np.ndarray]]:
     return found
 
 
+def missing() -> str:
+    """Who is not there, and how to get it."""
+    return "" if PEER in methods() else "pyrpca is not installed: pip install 'dualpca[race]'"
+
+
 def race(shapes: list[tuple[int, int]], repeats: int) -> None:
     """One line for each problem and method: median seconds, their ratio to ours, and the error of L."""
     print("| shape | entries of A, B | method | seconds | times ours | relative error of L |")
@@ -97,6 +103,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--shapes", nargs="*", default=["500x500", "1000x1000", "2000x500"])
     parser.add_argument("--repeats", type=int, default=3)
     asked = parser.parse_args(arguments)
+    if missing():
+        print(missing(), file=sys.stderr)
     race([(int(a), int(b)) for a, b in (s.split("x") for s in asked.shapes)], asked.repeats)
 
 

@@ -44,17 +44,21 @@ def of_ratios(
     """Whether all ratios of times hold under the methods' own tests, and at each equal accuracy.
 
     ``ratios(results, time)`` is asked with the times of the paper's protocol and with those to each
-    target; the claim is confirmed where all of them hold.
+    target; the claim is confirmed where all of them hold. Where neither side ended nothing is known.
     """
 
     def run(results: Results) -> tuple[str, str]:
         parts, kept = [], {}
         for at in WHERE:
             found = ratios(results, lambda m, cell, at=at: seconds(results, m, cell, at))
-            kept[at] = all(holds(ratio) for ratio in found)
+            known = [ratio for ratio in found if not math.isnan(ratio)]
+            kept[at] = all(holds(ratio) for ratio in known) if known else None
             where = "its test" if at == PAPER else f"{float(at):.0e}"
             parts.append(f"{where}: {', '.join(_told(ratio) for ratio in found)}")
-        status = NOT if not kept[PAPER] else CONFIRMED if all(kept.values()) else ONLY
+        if kept[PAPER] is None:
+            return UNCHECKED, "; ".join(parts)
+        status = CONFIRMED if False not in kept.values() else ONLY
+        status = status if kept[PAPER] else NOT
         return status, "; ".join(parts)
 
     return run
@@ -147,11 +151,11 @@ def values(results: Results, method: str, key: str) -> list[Any]:
 
 
 def several(*checks: tuple[str, Check]) -> Check:
-    """Named parts of one claim: the worst verdict, every number."""
+    """Named parts of one claim: the worst verdict of those that could be checked, every number."""
 
     def run(results: Results) -> tuple[str, str]:
         found = [(name, *part(results)) for name, part in checks]
-        worst = max((v for _, v, _ in found), key=[CONFIRMED, ONLY, NOT].index)
+        worst = max((v for _, v, _ in found), key=[UNCHECKED, CONFIRMED, ONLY, NOT].index)
         return worst, ". ".join(f"{name} ({v}): {text}" for name, v, text in found)
 
     return run

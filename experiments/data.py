@@ -56,8 +56,10 @@ def _file(context: Context, name: str) -> Path | None:
 def _mnist(path: Path | None) -> tuple[np.ndarray, np.ndarray]:
     if path is not None:
         with np.load(path) as file:
-            X = np.concatenate([file["x_train"], file["x_test"]])
-            y = np.concatenate([file["y_train"], file["y_test"]])
+            parts = [[file.get(f"{kind}_{part}") for part in ("train", "test")] for kind in "xy"]
+        if any(array is None for pair in parts for array in pair):
+            raise MissingDataError(f"{path} must hold x_train, y_train, x_test and y_test")
+        X, y = (np.concatenate(pair) for pair in parts)
         return X.reshape(len(X), -1), y
     try:
         X, y = fetch_openml("mnist_784", version=1, return_X_y=True, as_frame=False)

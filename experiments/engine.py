@@ -93,6 +93,8 @@ class Experiment:
     facts : callable
         ``facts(results)``, the numbers.
     claims : sequence of Claim
+    summary : callable
+        ``summary(results)``: published, ours and why they differ, in a few words.
     remark : callable
         ``remark(results)``, what follows the prose.
     figure : callable, optional
@@ -114,6 +116,7 @@ class Experiment:
     tables: Callable[[Results], list[Table]]
     prose: str
     claims: Sequence[Claim]
+    summary: Callable[[Results], tuple[str, str, str]] = lambda results: ("", "", "")
     facts: Callable[[Results], dict[str, Any]] = lambda results: {}
     remark: Callable[[Results], str] = lambda results: ""
     figure: Callable[[Results], Any] | None = None
@@ -184,9 +187,8 @@ class Results:
     experiment: Experiment
     quick: bool
     records: dict[str, dict[str, Any]]
-    other: Callable[[str], Results | None] = lambda name: (
-        None
-    )  #: another experiment's, where complete
+    #: another experiment's, where complete
+    other: Callable[[str], Results | None] = lambda name: None
 
     @property
     def cells(self) -> Sequence[Cell]:
@@ -200,7 +202,13 @@ class Results:
     @property
     def seconds(self) -> float:
         """What running all cells took."""
-        return sum(record["seconds"] for record in self.records.values())
+        return sum(record["seconds"] for record in self.declared)
+
+    @property
+    def declared(self) -> list[dict[str, Any]]:
+        """The records of the cells and methods that the experiment has now."""
+        keys = (Store.key(c, m) for c in self.cells for m in self.experiment.methods)
+        return [self.records[key] for key in keys if key in self.records]
 
     def get(self, method: str, cell: Cell) -> dict[str, Any] | None:
         """What was measured."""

@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.explore import TARGETS
 
 from .engine import Results
-from .timing_tables import PAPER, seconds
+from .timing_tables import PAPER, seconds, timed
 
 
 def panels(count: int) -> tuple[Any, Any]:
@@ -20,7 +20,7 @@ def panels(count: int) -> tuple[Any, Any]:
     return figure, figure.subplots(1, count, squeeze=False)[0]
 
 
-def scaling(key: str, methods: tuple[str, ...]) -> Callable[[Results], Any]:
+def scaling(key: str) -> Callable[[Results], Any]:
     """Milliseconds over a setting: the paper's protocol at the left, equal accuracy beside it."""
 
     def draw(results: Results) -> Any:
@@ -31,6 +31,7 @@ def scaling(key: str, methods: tuple[str, ...]) -> Callable[[Results], Any]:
         )
         figure, axes = panels(len(places))
         x = [cell[key] for cell in results.cells]
+        methods = timed(results)
         for ax, at, title in zip(axes, places, titles, strict=True):
             for method in methods:
                 times = 1000 * np.array([seconds(results, method, c, at) for c in results.cells])

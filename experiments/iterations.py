@@ -13,19 +13,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import eigh, svd
 
 Update = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, float]]
 
 
 def _svd(Y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return svd(Y, full_matrices=False, check_finite=False)
+    return np.linalg.svd(Y, full_matrices=False)
 
 
 def _eig(H: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvectors and eigenvalues of ``H^T K H``; rounding may leave the latter below zero."""
     S = H.T @ Y
-    lam, V = eigh((S + S.T) / 2, check_finite=False)
+    lam, V = np.linalg.eigh((S + S.T) / 2)
     return V, np.maximum(lam, np.finfo(float).tiny)
 
 

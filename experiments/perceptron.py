@@ -33,10 +33,10 @@ def accuracies(
 ) -> dict[str, Any]:
     """Mean and deviation over the seeds, each on a core of its own.
 
-    Features are divided by one number, the root mean square of the test features, which the step size of
-    Adam would otherwise depend on.
+    Features are divided by one number, the median over the training rows of their root mean square,
+    which the step size of Adam would otherwise depend on.
     """
-    scale = float(np.sqrt(np.mean(test**2)))
+    scale = float(np.median(np.sqrt(np.mean(train**2, axis=1))))
     found = Parallel(n_jobs=len(SEEDS))(
         delayed(accuracy)(train / scale, y, test / scale, y_test, seed) for seed in SEEDS
     )

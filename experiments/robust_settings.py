@@ -79,6 +79,33 @@ def off(results: Results, methods: Sequence[str]) -> float:
     return float(np.max(found))
 
 
+def summary(method: str, form: str, why: str) -> Callable[[Results], tuple[str, str, str]]:
+    """The values of one setting, published and ours, and how many of all agree to the digits printed."""
+
+    def told(results: Results) -> tuple[str, str, str]:
+        printed = [results.published(method, cell) for cell in results.cells]
+        ours = listed([results(method, cell)["value"] for cell in results.cells], form)
+        agree, total = within_print(results)
+        theirs = ", ".join(p[0] if p else "" for p in printed)
+        return f"{method}: {theirs}", ours, f"{agree} of {total} agree to the digits printed; {why}"
+
+    return told
+
+
+def within_print(results: Results) -> tuple[int, int]:
+    """Published values that ours round or are cut off to, and all of them."""
+    found = []
+    for cell in results.cells:
+        for method in results.experiment.methods:
+            printed = results.published(method, cell)
+            if printed is not None:
+                digits = len(printed[0].partition(".")[2])
+                found.append(
+                    abs(results(method, cell)["value"] - float(printed[0])) < 10.0**-digits
+                )
+    return sum(found), len(found)
+
+
 def pairs(results: Results, a: str, b: str) -> list[tuple[float, float]]:
     """The values of two settings for each number of components."""
     return [(results(a, cell)["value"], results(b, cell)["value"]) for cell in results.cells]

@@ -41,7 +41,6 @@ EXPERIMENT = timing(
     cells=[{"N": N, "d": d, "s": 20, "tol": 1e-3} for N, d in SHAPES],
     quick=[{"N": N // 10, "d": d // 10, "s": 5, "tol": 1e-3} for N, d in SHAPES],
     methods=(*ROWS, *COVARIANCE, "svds", "KrylovKit"),
-    beside=("krylov", "auto"),
     matrix=gaussian,
     about=facts.same_subspaces,
     prose=PROSE,

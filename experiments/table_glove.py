@@ -43,7 +43,6 @@ EXPERIMENT = timing(
     cells=[{"N": 100000, "d": 50, "s": s, "tol": 1e-3} for s in (10, 15, 20, 30)],
     quick=[{"N": 1797, "d": 50, "s": s, "tol": 1e-3} for s in (5, 10, 15, 20)],
     methods=METHODS,
-    beside=("krylov", "auto"),
     matrix=glove,
     prose=PROSE,
     claims=[

@@ -21,7 +21,6 @@ EXPERIMENT = timing(
     cells=[{"N": 60000, "d": 784, "s": s, "tol": 1e-3} for s in (30, 50, 100, 150)],
     quick=[{"N": 1500, "d": 64, "s": s, "tol": 1e-3} for s in (3, 5, 10, 15)],
     methods=METHODS,
-    beside=("krylov", "auto"),
     matrix=mnist,
     prose=PROSE,
     claims=[

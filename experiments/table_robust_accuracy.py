@@ -36,6 +36,7 @@ EXPERIMENT = Experiment(
     tables=beside("Test accuracy in percent (deviation over two trainings)", METHODS, ".2f"),
     prose=PROSE,
     facts=noise,
+    summary=settings.summary(RBF, ".1f", "trainings are random and not described"),
     claims=[
         Claim(37, "the robust formulations always perform better on contaminated data", 1401, better),
         Claim(38, "on clean data the robust formulation does not degrade (beyond the noise)", 1401,

@@ -38,6 +38,7 @@ EXPERIMENT = Experiment(
     tables=settings.beside("Mean squared error of a pixel, clean test pictures", METHODS, ".4f"),
     prose=PROSE,
     facts=lambda r: {"off": settings.off(r, METHODS)},
+    summary=settings.summary(PRIMAL, ".4f", "scale, split and noise are not all given"),
     claims=[
         Claim(34, "the robust methods outperform linear PCA in the contaminated setting", 1380,
               check(lambda r: min(ratios(r, PLAIN, PRIMAL) + ratios(r, PLAIN, DUAL)) > 1,

@@ -42,8 +42,8 @@ EXPERIMENT = timing(
     prose=PROSE,
     facts=lambda r: {"gaps": gaps(r)},
     claims=[
-        Claim(5, "Algorithms 1 and 2 converge to the global optimum from random starts, at the "
-              "linear rate of simultaneous iteration (first column, within 5 %)", 462, rate),
+        Claim(5, "Algorithms 1 and 2 converge to the global optimum from random starts, at the linear "
+              "rate of simultaneous iteration (Algorithm 1, first column, within 5 %)", 462, rate),
         Claim(17, "Krylov methods are highly sensitive to the spectral gaps", 1238,
               several(("linear/exponential", growth(KRYLOV, 1, 0, above(2))),
                       ("third/first", growth(KRYLOV, 2, 0, above(2))))),

@@ -550,7 +550,7 @@ def test_an_interrupted_command_says_how_to_go_on(monkeypatch, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["reproduce", "table-pcp"])
     assert ended.value.code == 130
-    assert "the same command goes on from here" in capsys.readouterr().err
+    assert "without --fresh, goes on from here" in capsys.readouterr().err
 
 
 def test_the_command_outside_of_a_checkout(monkeypatch, tmp_path):

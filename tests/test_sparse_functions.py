@@ -25,14 +25,8 @@ from dualpca import (
     solve,
 )
 from dualpca.formulations import block_sparse, gpower, sparse
-from dualpca.sparse_functions import (
-    ElasticNet,
-    HardSquare,
-    KSupport,
-    ReversedHuber,
-    SoftSquare,
-    TopK,
-)
+from dualpca.sparse_functions import KSupport, TopK
+from dualpca.threshold_functions import ElasticNet, HardSquare, ReversedHuber, SoftSquare
 
 INF = math.inf
 BOTH = [False, True]

@@ -13,6 +13,7 @@ from benchmarks import sparse as comparison
 from experiments import pitprops
 from experiments.robust_data import data_folder
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse.linalg import ArpackNoConvergence
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris
 from sklearn.decomposition import MiniBatchSparsePCA
@@ -26,7 +27,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from dualpca import DCA, PCA, Blocks, SparsePCA
 from dualpca.estimators import _active
 from dualpca.estimators._images import unit
-from dualpca.estimators._quadratic import Quadratic
+from dualpca.estimators._quadratic import Quadratic, adjusted_variances
 from dualpca.estimators._sparse import sparse_components
 from dualpca.formulations import block_sparse, gpower, sparse
 
@@ -615,15 +616,51 @@ def test_planted_supports_are_recovered_by_penalties(kind, seed):
     assert_array_equal(model.components_.T != 0, W != 0)
 
 
-def test_wide_supports_by_lanczos():
-    X = data(300, 250, ratio=0.98)
-    model = SparsePCA(2, n_nonzero=150, tol=1e-6, random_state=0).fit(X)
+@deflations
+@seeds
+@pytest.mark.parametrize("k", [1, 20, 99, 100, 150, 250])
+def test_components_are_eigenvectors_on_their_supports_at_any_tol(deflation, seed, k):
+    X = data(300, 250, seed=seed, ratio=0.98)
+    for tol in (1e-3, 2.0):  # the default; and one that every step is within
+        model = SparsePCA(3, n_nonzero=k, deflation=deflation, tol=tol, random_state=0).fit(X)
+        assert model.residual_ <= tol
+        left, taken = centred(X), []
+        for w in model.components_:
+            support = np.flatnonzero(w)
+            _, v = leading(left.T @ left, support)
+            assert_allclose(w[support], v * np.sign(v @ w[support]), atol=1e-10)
+            if tol < 1:
+                assert_allclose(step(sparse(left, k), w[:, None])[:, 0], w, atol=1e-10)
+            left = without(left, w, deflation, taken)
+
+
+@deflations
+@pytest.mark.parametrize("k", [3, 15, 19])
+def test_tied_features_do_not_cycle(deflation, k):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50, 1)) + 0.1 * rng.standard_normal((50, 10))
+    X = np.hstack([X, X, np.zeros((50, 180))])
+    model = SparsePCA(8, n_nonzero=k, deflation=deflation, random_state=0).fit(X)
+    assert model.n_iter_ < 8 * 50
     left, taken = centred(X), []
     for w in model.components_:
-        value, v = leading(left.T @ left, np.flatnonzero(w))
-        assert w @ left.T @ left @ w == pytest.approx(value, rel=1e-9)
-        assert abs(v @ w[w != 0]) == pytest.approx(1, abs=1e-6)
-        left = without(left, w, "projection", taken)
+        problem = sparse(left, k)  # w is as good as the subgradient that a step takes
+        z = left.T @ (left @ w) / np.linalg.norm(left @ w)
+        assert z @ w == pytest.approx(z @ step(problem, w[:, None])[:, 0], rel=1e-9)
+        left = without(left, w, deflation, taken)
+
+
+def test_without_a_lanczos_vector_dca_goes_on(monkeypatch):
+    def fail(*args, **options):
+        raise ArpackNoConvergence("no convergence", np.zeros(0), np.zeros((0, 0)))
+
+    X = data(300, 250, ratio=0.98)
+    options = {"n_nonzero": 150, "tol": 1e-8, "max_iter": 10**4, "random_state": 0}
+    model = SparsePCA(1, **options).fit(X)
+    monkeypatch.setattr("scipy.sparse.linalg.eigsh", fail)
+    other = SparsePCA(1, **options).fit(X)
+    assert other.n_iter_ > model.n_iter_
+    assert_allclose(other.components_, model.components_, atol=1e-5)
 
 
 # Paths.
@@ -769,6 +806,14 @@ def test_numbers_of_nonzeros(k):
 def test_a_number_of_nonzeros_for_each_component(k, method):
     model = SparsePCA(2, n_nonzero=k, method=method, random_state=0).fit(data())
     assert model.n_nonzero_.tolist() == [2, 5]
+
+
+@pytest.mark.parametrize("k", [50, [2, 3, 4]])
+@pytest.mark.parametrize("penalty", ["l0", "l1"])
+def test_penalties_use_no_number_of_nonzeros(penalty, k):
+    options = {"penalty": penalty, "random_state": 0}
+    model = SparsePCA(2, n_nonzero=k, **options).fit(data())
+    assert_same_model(model, SparsePCA(2, **options).fit(data()))
 
 
 def test_fractions_of_the_features():
@@ -948,6 +993,19 @@ def test_pit_props_reach_what_is_published():
     adjusted, span = pitprops.explained(X, (6, 2, 1, 2, 1, 1))
     assert adjusted >= 72.0
     assert span >= 77.0
+
+
+def test_deflation_adds_at_least_what_scikit_learn_does_with_as_many_nonzeros():
+    X = load_digits().data
+    peer = MiniBatchSparsePCA(10, alpha=1, random_state=0).fit(X)
+    counts = np.count_nonzero(peer.components_, axis=1)
+    model = SparsePCA(10, n_nonzero=counts, random_state=0).fit(X)
+    assert np.all(model.n_nonzero_ <= counts)
+    C = centred(X).T @ centred(X)
+    ours, theirs = (
+        adjusted_variances(W, C @ W).sum() for W in (model.components_.T, peer.components_.T)
+    )
+    assert ours >= theirs
 
 
 def test_comparison_with_scikit_learn_runs():

@@ -44,7 +44,8 @@ from .solvers import (
     rayleigh_ritz,
     solve,
 )
-from .sparse_functions import ElasticNet, HardSquare, KSupport, ReversedHuber, SoftSquare, TopK
+from .sparse_functions import KSupport, TopK
+from .threshold_functions import ElasticNet, HardSquare, ReversedHuber, SoftSquare
 
 __version__ = "0.1.0"
 

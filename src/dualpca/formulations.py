@@ -14,7 +14,8 @@ from .norms import Lp
 from .operators import Operator, as_operator
 from .problem import DCProblem
 from .row_functions import RowLoss
-from .sparse_functions import HardSquare, KSupport, SoftSquare, TopK
+from .sparse_functions import KSupport, TopK
+from .threshold_functions import HardSquare, SoftSquare
 
 __all__ = [
     "CLASSICAL",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +34,8 @@ class Features:
     axes and those of largest variance. One pass over the data then takes a DCA step with all
     features: where it stays among the active ones, the components are fixed points of DCA on all of
     X; else what it reached joins them, and the search goes on from there. Where too many features
-    would be active, each step is a pass over the data.
+    would be active, each step is a pass over the data. With penalties, the longest feature that the
+    thresholds after the first component are relative to is that of the active ones.
     """
 
     def __init__(self, X: Operator) -> None:
@@ -105,3 +109,25 @@ def _largest(Z: np.ndarray, count: int) -> np.ndarray:
     if count >= len(Z):
         return np.arange(len(Z))
     return np.unique(np.argpartition(np.abs(Z), len(Z) - count, axis=0)[len(Z) - count :])
+
+
+def nonzeros(n_nonzero: Any, s: int, d: int) -> tuple[int, ...]:
+    """How many nonzeros each of s components may have among d features."""
+    many = not isinstance(n_nonzero, Real) and getattr(n_nonzero, "ndim", 1) > 0
+    values = list(n_nonzero) if many else [n_nonzero] * s
+    if len(values) != s:
+        raise ValueError(
+            f"n_nonzero={n_nonzero!r} has {len(values)} entries for n_components={s}; give one number, "
+            "or one for each component"
+        )
+    counts = []
+    for k in values:
+        whole = isinstance(k, Integral) and not isinstance(k, bool)
+        size = float(k) if isinstance(k, Real) and not isinstance(k, bool) else math.nan
+        if not (1 <= size <= d if whole else 0 < size <= 1):
+            raise ValueError(
+                f"n_nonzero={n_nonzero!r} has the entry {k!r}; give whole numbers from 1 to "
+                f"n_features={d}, or fractions of the features above 0 and up to 1"
+            )
+        counts.append(int(size) if whole else max(1, round(size * d)))
+    return tuple(counts)

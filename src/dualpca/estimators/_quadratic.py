@@ -10,50 +10,27 @@ import numpy as np
 RANK = 1e-12
 
 
-class Quadratic:
-    """``C - U M U^T``: the matrix C less what the components found so far explain.
+class Deflation:
+    """``U M U^T``: what the components taken out of a matrix C of n features explain of it."""
 
-    ``product(V)`` is ``C V``, ``block(S)`` the principal submatrix on the features S, ``variances``
-    the diagonal.
-    """
-
-    def __init__(
-        self,
-        product: Callable[[np.ndarray], np.ndarray],
-        block: Callable[[np.ndarray], np.ndarray],
-        variances: np.ndarray,
-    ) -> None:
-        self._product, self._block, self._variances = product, block, variances
-        self._U = np.zeros((len(variances), 0))
-        self._M = np.zeros((0, 0))
-        self._basis = np.zeros((len(variances), 0))
-
-    @classmethod
-    def of(cls, C: np.ndarray) -> Quadratic:
-        """Of an explicit matrix."""
-        return cls(lambda V: C @ V, lambda S: C[np.ix_(S, S)], np.diag(C).copy())
-
-    def undeflated(self) -> Quadratic:
-        """C itself, with nothing taken out."""
-        return Quadratic(self._product, self._block, self._variances)
-
-    def __matmul__(self, V: np.ndarray) -> np.ndarray:
-        return self.corrected(V, self._product(V))
+    def __init__(self, n: int) -> None:
+        self._U, self._M, self._basis = np.zeros((n, 0)), np.zeros((0, 0)), np.zeros((n, 0))
 
     def corrected(self, V: np.ndarray, CV: np.ndarray) -> np.ndarray:
         """``(C - U M U^T) V`` from ``C V``."""
         return CV - self._U @ (self._M @ (self._U.T @ V)) if self._U.shape[1] else CV
 
     def block(self, S: np.ndarray) -> np.ndarray:
-        return self._block(S) - self._U[S] @ self._M @ self._U[S].T
+        """The principal submatrix on the features S."""
+        return self._U[S] @ self._M @ self._U[S].T
 
     @property
     def variances(self) -> np.ndarray:
         """The diagonal."""
-        return self._variances - np.einsum("ij,jk,ik->i", self._U, self._M, self._U)
+        return ((self._U @ self._M) * self._U).sum(axis=1)
 
-    def deflate(self, w: np.ndarray, z: np.ndarray, rule: str) -> None:
-        """Take the component w, of which z is the product, out of C (Mackey 2008).
+    def take(self, w: np.ndarray, z: np.ndarray, rule: str) -> None:
+        """Take out the component w, of which z is the product (Mackey 2008).
 
         "projection": ``(I - w w^T) C (I - w w^T)``; "orthogonal": the same with w orthogonalised
         against the components before it; "schur": ``C - z z^T / w^T z``.
@@ -81,6 +58,47 @@ class Quadratic:
         self._M = both
 
 
+class Quadratic:
+    """``C - U M U^T``: the matrix C less what the components found so far explain.
+
+    ``product(V)`` is ``C V``, ``block(S)`` the principal submatrix on the features S, ``variances``
+    the diagonal.
+    """
+
+    def __init__(
+        self,
+        product: Callable[[np.ndarray], np.ndarray],
+        block: Callable[[np.ndarray], np.ndarray],
+        variances: np.ndarray,
+    ) -> None:
+        self._product, self._block, self._variances = product, block, variances
+        self._taken = Deflation(len(variances))
+
+    @classmethod
+    def of(cls, C: np.ndarray) -> Quadratic:
+        """Of an explicit matrix."""
+        return cls(lambda V: C @ V, lambda S: C[np.ix_(S, S)], np.diag(C).copy())
+
+    def undeflated(self) -> Quadratic:
+        """C itself, with nothing taken out."""
+        return Quadratic(self._product, self._block, self._variances)
+
+    def __matmul__(self, V: np.ndarray) -> np.ndarray:
+        return self._taken.corrected(V, self._product(V))
+
+    def block(self, S: np.ndarray) -> np.ndarray:
+        return self._block(S) - self._taken.block(S)
+
+    @property
+    def variances(self) -> np.ndarray:
+        """The diagonal."""
+        return self._variances - self._taken.variances
+
+    def deflate(self, w: np.ndarray, z: np.ndarray, rule: str) -> None:
+        """Take out the component w, of which z is the product, by the rule of :class:`Deflation`."""
+        self._taken.take(w, z, rule)
+
+
 def adjusted_variances(W: np.ndarray, CW: np.ndarray) -> np.ndarray:
     """``R_jj^2`` of ``X W = Q R``: what each component adds (Zou, Hastie and Tibshirani 2006)."""
     G = W.T @ CW
@@ -103,5 +121,5 @@ def cumulative_variances(W: np.ndarray, CW: np.ndarray) -> np.ndarray:
         length = float(p @ G @ p)
         if length > RANK:
             P = np.column_stack([P, p / length**0.5])
-        captured[j] = np.einsum("ij,ik,kj->", P, M, P)
+        captured[j] = (P * (M @ P)).sum()
     return captured

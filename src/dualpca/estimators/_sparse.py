@@ -1,8 +1,9 @@
 """Sparse components of ``C = X^T X``: DCA with several starts, deflation, and the block method.
 
-Every component is a fixed point of DCA on a formulation of :mod:`dualpca.formulations`: with
-``z = C w / ||X w||``, a step is ``w = F'(z)``, normalised, where F is ``HalfSquare(TopK(k))`` (the
-k-sparse ball), ``HardSquare`` or ``SoftSquare`` (the penalties l0 and l1 of GPower).
+By deflation and the block method components are fixed points of DCA on a formulation of
+:mod:`dualpca.formulations`, before they are refitted: with ``z = C w / ||X w||``, a step is
+``w = F'(z)``, normalised, where F is ``HalfSquare(TopK(k))`` (the k-sparse ball), ``HardSquare`` or
+``SoftSquare`` (the penalties l0 and l1 of GPower). "reconstruction" alternates least squares.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import scipy.sparse.linalg
 
 from ..functions import Function
 from ._images import fit_images, polar_images, scores_of, single_images, unit
-from ._quadratic import RANK, Quadratic, adjusted_variances, cumulative_variances
+from ._quadratic import RANK, Deflation, Quadratic, adjusted_variances, cumulative_variances
 
 #: Starts of a component found by deflation, where none are asked for: they share the work.
 STARTS = 8
@@ -95,13 +96,12 @@ def images(rule: Rule, W: np.ndarray, CW: np.ndarray) -> np.ndarray:
     """Z in columns, such that the loadings are a fixed point where ``W = F'(Z)`` up to lengths."""
     if rule.method != "deflation":
         return JOINT[rule.method](W, CW)
-    C = Quadratic(lambda V: V, lambda S: S, np.zeros(len(W)))
-    Z = np.zeros_like(W)
+    taken, Z = Deflation(len(W)), np.zeros_like(W)
     for j in range(W.shape[1]):
-        w, z = W[:, j], C.corrected(W[:, j], CW[:, j])
+        w, z = W[:, j], taken.corrected(W[:, j], CW[:, j])
         if np.any(w != 0):
             Z[:, j] = single_images(w[:, None], z[:, None])[:, 0]
-            C.deflate(w, z, rule.deflation)
+            taken.take(w, z, rule.deflation)
     return Z
 
 
@@ -177,9 +177,10 @@ def _component(
 ) -> tuple[np.ndarray, np.ndarray, float, int]:
     """w, ``C w``, the length of the last step and the number of steps, from the best of the starts.
 
-    Once a step leaves the support as it is, w becomes the leading eigenvector on it, which no
-    further step on that support could exceed: each of the two raises the objective, and there are
-    finitely many supports.
+    Once a step leaves the support as it is, or is short, w becomes the leading eigenvector on it,
+    which no further step on that support could exceed: each of the two raises the objective, and
+    there are finitely many supports. Where there is an eigenvector to take, only a step from one
+    ends the search: it stays, or the eigenvector that it leads to is no better.
     """
     W = unit(W)
     explored = EXPLORE if W.shape[1] > 1 else 0
@@ -188,19 +189,33 @@ def _component(
     CW = C @ W
     Z = single_images(W, CW)
     best = int(np.argmax([F(Z[:, [j]]) for j in range(Z.shape[1])]))
-    w, z = W[:, [best]], Z[:, [best]]
+    w, Cw = W[:, [best]], CW[:, [best]]
     residual, steps = np.inf, 0
-    while residual > rule.tol and steps < rule.max_iter:
-        new, steps = unit(F.subgradient(z)), steps + 1
+    last, level, settled = (w, Cw), -np.inf, False  # settled: w is an eigenvector on its support
+    while steps < rule.max_iter:
+        new, steps = unit(F.subgradient(single_images(w, Cw))), steps + 1
         residual = float(np.linalg.norm(new - w))
-        if residual > rule.tol and not rule.refit and np.array_equal(new != 0, w != 0):
-            new = _eigenvector(C, new, rule)
-        w, z = new, single_images(new, C @ new)
-    return w[:, 0], (C @ w)[:, 0], residual, explored + steps
+        short, same = residual <= rule.tol, np.array_equal(new != 0, w != 0)
+        if same and settled:
+            break
+        w = _eigenvector(C, new, rule) if (short or same) and not rule.refit else new
+        Cw, settled = C @ w, w is not new
+        if settled:
+            value = float(np.vdot(w, Cw))
+            if value <= level:  # features are tied: the last eigenvector is a subgradient as well
+                (w, Cw), residual = last, 0.0
+                break
+            last, level = (w, Cw), value
+        elif short:
+            break
+    return w[:, 0], Cw[:, 0], residual, explored + steps
 
 
 def _eigenvector(C: Quadratic, w: np.ndarray, rule: Rule) -> np.ndarray:
-    """The leading eigenvector on the support of w; w itself where it would not stay positive."""
+    """The leading eigenvector on the support of w, to rounding.
+
+    w itself where that would not stay positive, on wide supports, and where Lanczos finds none.
+    """
     S = np.flatnonzero(w)
     if not 1 < len(S) <= WIDEST:
         return w
@@ -208,7 +223,10 @@ def _eigenvector(C: Quadratic, w: np.ndarray, rule: Rule) -> np.ndarray:
     if len(S) < LANCZOS:
         v = np.linalg.eigh(B)[1][:, -1]
     else:
-        v = scipy.sparse.linalg.eigsh(B, 1, v0=w[S, 0], tol=0.1 * rule.tol)[1][:, 0]
+        try:
+            v = scipy.sparse.linalg.eigsh(B, 1, which="LA", v0=w[S, 0], tol=0)[1][:, 0]
+        except scipy.sparse.linalg.ArpackNoConvergence:
+            return w
     v = v if v @ w[S, 0] >= 0 else -v
     if rule.positive and v.min() < 0:
         return w

@@ -7,7 +7,6 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from ..formulations import formulation as make_formulation
@@ -15,15 +14,13 @@ from ..linalg import Array, namespace, to_numpy
 from ..operators import Operator
 from ..problem import DCProblem
 from ..solvers import SOLVERS, Ritz, rayleigh_ritz, solve
+from ..solvers.base import TINY as TINY
 from ..solvers.certificate import relative_shortfall
 from ..solvers.direct import by_gram, by_lapack
 from ..solvers.krylov import CAUTION, LOOSE, Krylov
 from ..solvers.solve import as_solver, outside
 from ..solvers.truncated import by_krylov, mixed_scale
 from ._plan import costs, plan
-
-#: What stands for an energy of 0.
-TINY = float(np.finfo(np.float64).tiny)
 
 #: The solvers of PCA's DC problems; IRLS is for the robust ones.
 ITERATIVE = tuple(name for name in SOLVERS if name != "irls")

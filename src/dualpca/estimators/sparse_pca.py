@@ -15,14 +15,16 @@ from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from ..functions import Function, HalfSquare
 from ..linalg import Array, fix_signs, namespace
 from ..operators import Operator, Weighted, as_operator, centered
+from ..solvers.base import TINY
 from ..solvers.solve import outside
-from ..sparse_functions import HardSquare, SoftSquare, TopK
-from ._active import Features
+from ..sparse_functions import TopK
+from ..threshold_functions import HardSquare, SoftSquare
+from ._active import Features, nonzeros
 from ._data import check_number, checked_weights, seed, shifted, validated
 from ._quadratic import adjusted_variances, cumulative_variances
 from ._scores import ScoresMixin
 from ._sparse import STARTS, Found, Rule
-from ._subspace import TINY, warn_above
+from ._subspace import warn_above
 
 __all__ = ["SparsePCA"]
 
@@ -51,6 +53,7 @@ class SparsePCA(ScoresMixin, BaseEstimator):
         as strongly as ``alpha`` says, and loadings are fitted again on the support found.
     alpha : float
         The penalty of "l0" and "l1", relative to the least one that leaves no feature: 0 <= alpha < 1.
+        With many features, after the first component, that is the least for the features searched.
     positive : bool
         Loadings that are not negative.
     center : bool
@@ -85,14 +88,16 @@ class SparsePCA(ScoresMixin, BaseEstimator):
     residual_ : float
         The last step of the component that moved most: 0 at a fixed point of DCA.
     n_iter_, n_passes_ : int
-        Steps of DCA, and readings of the data after validation.
+        Steps from the best start in the last round, and readings of the data after validation, those
+        for the models before it in a path included.
 
     Notes
     -----
-    Components are fixed points of DCA on ``minimize delta_C(w) - 1/2 ||X w||^2``, C the hull of the
-    k-sparse unit vectors (:func:`dualpca.formulations.sparse`), or on the block and GPower
-    formulations: stationary points, of which the starts choose; not certified maxima, which are
-    NP-hard to find.
+    By deflation components are fixed points of DCA on ``minimize delta_C(w) - 1/2 ||X w||^2``, C the
+    hull of the k-sparse unit vectors (:func:`dualpca.formulations.sparse`), by "block" on the block
+    formulation, and with "l0" and "l1", before loadings are fitted again, on those of GPower; by
+    "reconstruction", of alternating least squares. The starts choose among such stationary points,
+    which are not certified maxima: these are NP-hard to find.
 
     Examples
     --------
@@ -234,7 +239,8 @@ class SparsePCA(ScoresMixin, BaseEstimator):
                 f"n_components={s} must be between 1 and min(n_samples, n_features)={min(N, d)}; "
                 "ask for fewer components"
             )
-        sizes = [nonzeros(model.n_nonzero, s, d) for model in models]
+        bounded = self.penalty == "cardinality"
+        sizes = [nonzeros(model.n_nonzero, s, d) if bounded else (d,) * s for model in models]
         weights = checked_weights(sample_weight, operator)
         Xc = centered(operator, weights) if self.center else operator
         mean = Xc.center[:, 0] if self.center else None  # type: ignore[attr-defined]
@@ -253,8 +259,7 @@ class SparsePCA(ScoresMixin, BaseEstimator):
                 model.n_features_in_ = first.n_features_in_
                 if hasattr(first, "feature_names_in_"):
                     model.feature_names_in_ = first.feature_names_in_
-                widest = max(k) if self.penalty == "cardinality" else 0
-                found, CW = features.solve(model._rule(k, start), widest, warm)
+                found, CW = features.solve(model._rule(k, start), max(k) if bounded else 0, warm)
                 warm = found.W
                 model._set(found, CW, float(features.variances.sum()), Xc, mean, mass)
         return X
@@ -326,25 +331,3 @@ class SparsePCA(ScoresMixin, BaseEstimator):
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         tags.array_api_support = True
         return tags
-
-
-def nonzeros(n_nonzero: Any, s: int, d: int) -> tuple[int, ...]:
-    """How many nonzeros each of s components may have among d features."""
-    many = not isinstance(n_nonzero, Real) and getattr(n_nonzero, "ndim", 1) > 0
-    values = list(n_nonzero) if many else [n_nonzero] * s
-    if len(values) != s:
-        raise ValueError(
-            f"n_nonzero={n_nonzero!r} has {len(values)} entries for n_components={s}; give one number, "
-            "or one for each component"
-        )
-    counts = []
-    for k in values:
-        whole = isinstance(k, Integral) and not isinstance(k, bool)
-        size = float(k) if isinstance(k, Real) and not isinstance(k, bool) else math.nan
-        if not (1 <= size <= d if whole else 0 < size <= 1):
-            raise ValueError(
-                f"n_nonzero={n_nonzero!r} has the entry {k!r}; give whole numbers from 1 to "
-                f"n_features={d}, or fractions of the features above 0 and up to 1"
-            )
-        counts.append(int(size) if whole else max(1, round(size * d)))
-    return tuple(counts)

@@ -11,7 +11,7 @@ from typing import Protocol
 from ..linalg import Array, norm, residual
 from ..problem import DCProblem
 
-#: What stands for a length of 0.
+#: What stands for a length or an energy of 0.
 TINY = sys.float_info.min
 
 
