@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import itertools
 import json
 import os
@@ -18,7 +17,7 @@ import pytest
 from benchmarks.work import Work
 from experiments import data, engine, timing, timing_tables
 from experiments import reproduce as command_module
-from experiments.claims import CONFIRMED, NOT, ONLY, faster
+from experiments.claims import CONFIRMED, NOT, ONLY, UNCHECKED, faster, several
 from experiments.engine import Context, Experiment, MissingDataError, Results, Store, read_published
 from experiments.gkl import golub_kahan
 from experiments.iterations import ITERATIONS
@@ -416,6 +415,52 @@ def test_claims_under_the_protocol_and_at_equal_accuracy():
     assert check(only)[1].startswith("its test: 2, 2, 2, 2; 1e-02: 0.5, 0.5")
 
 
+def test_what_did_not_end_counts_neither_way():
+    check = faster(("PG (n)",), ("svds",))
+
+    def none_in_the_last(results, method, cell):
+        last = cell == results.cells[-1]
+        return np.inf if last else 1.0 if method == "PG (n)" else 2.0
+
+    verdict, told = check(made_up("table-mnist", none_in_the_last))
+    assert verdict == CONFIRMED
+    assert told.startswith("its test: 2, 2, 2, -;")
+    nobody = made_up("table-mnist", lambda *key: np.inf)
+    assert check(nobody)[0] == UNCHECKED
+    assert several(("a part", check), ("another", check))(nobody)[0] == UNCHECKED
+
+
+def test_two_methods_over_the_cap_are_not_called_close():
+    results = made_up("table-comp", lambda *key: np.inf)
+    methods = [m for m in results.experiment.methods if results.published(m, results.cells[0])]
+    found = {verdict for *_, verdict in timing_tables.verdicts(results, methods)}
+    assert found == {"undecided", "both over 5 s"}
+
+
+def test_knobs_are_turned_until_the_tightest_target_and_know_the_protocol():
+    prepared = Prepared.of(matrix(), 3)
+    noise = np.random.default_rng(0).standard_normal(prepared.best.shape)
+    asked = []
+
+    def steps(task, tol):
+        asked.append(tol)
+        time.sleep(0.02 if tol == 1e-3 else 0.1)
+        yield Step(prepared.best + tol * noise, 0.0)
+
+    method = Method("a solver", steps, knobs=(1e-1, 1e-2, 1e-6, 1e-9))
+    runs = [Run(method, prepared, 1e-3, 0, 5.0).to_its_test()]
+    found = timing.turn_knobs(method, prepared, 5.0, runs)
+    assert asked == [1e-3, 1e-1, 1e-2, 1e-6]  # 1e-9 is not needed
+    for target in ("0.01", "0.0001"):  # the protocol's run is the quickest that meets them
+        assert found[target]["knob"] == 1e-3
+    assert found["1e-08"]["knob"] == 1e-6
+
+
+def test_ours_are_in_every_timing_table():
+    for name in TIMED:
+        assert set(timing_tables.OURS) <= set(load(name).methods)
+
+
 def test_the_papers_own_numbers_decide_its_claims():
     results = made_up("table-comp", as_published)
     verdicts = {c.number: c.check(results)[0] for c in results.experiment.claims}
@@ -558,13 +603,17 @@ def test_the_command_outside_of_a_checkout(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit, match="run the command in a checkout"):
         main(["reproduce", "table-pcp"])
-    monkeypatch.chdir(ROOT)
-    assert importlib.util.find_spec("experiments.reproduce")
+    monkeypatch.chdir(ROOT)  # the working directory is looked at as well
+    monkeypatch.setattr(command_module, "reproduce", lambda *args, **options: True)
+    with pytest.raises(SystemExit) as ended:
+        main(["reproduce", "table-pcp"])
+    assert ended.value.code == 0
 
 
-@pytest.mark.parametrize("name", ["table-pcp", "table-robust-reconstruction", "table-glove"])
+@pytest.mark.parametrize("name", NAMES)
 def test_a_reduced_run_from_end_to_end(name, monkeypatch, tmp_path, capsys):
     monkeypatch.delenv("DUALPCA_DATA", raising=False)
+    monkeypatch.setattr(Context, "of", lambda quick, data=None: Context(quick, data, 0.05, 1))
     with pytest.raises(SystemExit) as ended:
         main(["reproduce", name, "--quick", "--results", str(tmp_path)])
     assert ended.value.code == 0
