@@ -63,7 +63,9 @@ def _app() -> Any:
         try:
             ok = experiments.reproduce(names, **options)
         except KeyboardInterrupt:
-            sys.stderr.write("\ninterrupted; the same command, without --fresh, goes on from here\n")
+            sys.stderr.write(
+                "\ninterrupted; the same command, without --fresh, goes on from here\n"
+            )
             raise typer.Exit(130) from None
         raise typer.Exit(0 if ok else 1)
 
