@@ -10,7 +10,7 @@ from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
-from ..operators import Operator, as_operator
+from ..operators import Operator, Weighted, as_operator, centered
 from ..operators.rows import RowBlocked
 from ..operators.shifted import Shifted
 from ..operators.views import Centered
@@ -121,6 +121,28 @@ def checked_weights(sample_weight: Any, X: Operator) -> Any:
             "variance needs more than one: scale them to sum to n_samples"
         )
     return weights
+
+
+def centered_rows(
+    X: Operator, sample_weight: Any, center: bool
+) -> tuple[Operator, Any | None, float]:
+    """X less its mean, rows times the roots of their weights; the mean or None; the sum of weights."""
+    weights = checked_weights(sample_weight, X)
+    Xc = centered(X, weights) if center else X
+    mean = Xc.center[:, 0] if center else None  # type: ignore[attr-defined]
+    if weights is None:
+        return Xc, mean, X.shape[0]
+    xp = array_namespace(weights)
+    return Weighted(Xc, xp.sqrt(weights)), mean, float(xp.sum(weights))
+
+
+def check_energy(energy: float, X: Operator) -> None:
+    """Refuse data whose ``||X||_F^2`` is not finite."""
+    if not np.isfinite(energy):
+        raise ValueError(
+            f"X has entries so large that their squares overflow {X.dtype}; divide X by its "
+            "largest magnitude"
+        )
 
 
 def check_number(n_components: Any) -> None:

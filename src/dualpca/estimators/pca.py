@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from contextlib import nullcontext
 from numbers import Integral, Real
 from typing import Any
@@ -12,8 +11,15 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 
 from ..linalg import Array, namespace
-from ..operators import Operator, Weighted, as_operator, centered
-from ._data import check_number, checked_weights, is_dense_in_memory, seed, validated
+from ..operators import Operator, as_operator
+from ._data import (
+    centered_rows,
+    check_energy,
+    check_number,
+    is_dense_in_memory,
+    seed,
+    validated,
+)
 from ._incremental import PartialFitMixin
 from ._likelihood import ProbabilisticMixin
 from ._mle import minka_dimension
@@ -219,17 +225,9 @@ class PCA(ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseEstimator):
 
     def _found(self, operator: Operator, sample_weight: Any, *, dense: bool) -> Decomposition:
         limit = self._to_compute(*operator.shape)
-        weights = checked_weights(sample_weight, operator)
-        Xc = centered(operator, weights) if self.center else operator
-        mean = Xc.center[:, 0] if self.center else None  # type: ignore[attr-defined]
-        if weights is not None:
-            Xc = Weighted(Xc, namespace(weights).sqrt(weights))
+        Xc, mean, mass = centered_rows(operator, sample_weight, self.center)
         energy = Xc.energy()
-        if not math.isfinite(energy):
-            raise ValueError(
-                f"X has entries so large that their squares overflow {Xc.dtype}; divide X by its "
-                "largest magnitude"
-            )
+        check_energy(energy, Xc)
         options = {
             "dense": dense,
             "energy": energy,
@@ -243,7 +241,6 @@ class PCA(ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseEstimator):
             found = growing_subspace(Xc, float(self.n_components) * energy, **options)
         else:
             found = leading_subspace(Xc, limit, **options)
-        mass = Xc.shape[0] if weights is None else float(namespace(weights).sum(weights))
         return Decomposition(found, energy, mass, mean, Xc.shape, operator.passes)
 
     def _to_compute(self, N: int, d: int) -> int:

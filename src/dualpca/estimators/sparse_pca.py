@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Sequence
 from numbers import Integral, Real
@@ -14,13 +13,13 @@ from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 
 from ..functions import Function, HalfSquare
 from ..linalg import Array, fix_signs, namespace
-from ..operators import Operator, Weighted, as_operator, centered
+from ..operators import Operator, as_operator
 from ..solvers.base import TINY
 from ..solvers.solve import outside
 from ..sparse_functions import TopK
 from ..threshold_functions import HardSquare, SoftSquare
 from ._active import Features, nonzeros
-from ._data import check_number, checked_weights, seed, shifted, validated
+from ._data import centered_rows, check_energy, check_number, seed, shifted, validated
 from ._quadratic import adjusted_variances, cumulative_variances
 from ._scores import ScoresMixin
 from ._sparse import STARTS, Found, Rule
@@ -241,19 +240,11 @@ class SparsePCA(ScoresMixin, BaseEstimator):
             )
         bounded = self.penalty == "cardinality"
         sizes = [nonzeros(model.n_nonzero, s, d) if bounded else (d,) * s for model in models]
-        weights = checked_weights(sample_weight, operator)
-        Xc = centered(operator, weights) if self.center else operator
-        mean = Xc.center[:, 0] if self.center else None  # type: ignore[attr-defined]
-        if weights is not None:
-            Xc = Weighted(Xc, namespace(weights).sqrt(weights))
-        mass = N if weights is None else float(namespace(weights).sum(weights))
+        Xc, mean, mass = centered_rows(operator, sample_weight, self.center)
         with Xc.alone():
             features, warm = Features(Xc), None
-            if not math.isfinite(float(features.variances.sum())):
-                raise ValueError(
-                    f"X has entries so large that their squares overflow {Xc.dtype}; divide X by its "
-                    "largest magnitude"
-                )
+            energy = float(features.variances.sum())
+            check_energy(energy, Xc)
             start = seed(self.random_state)
             for model, k in zip(models, sizes, strict=True):
                 model.n_features_in_ = first.n_features_in_
@@ -261,7 +252,7 @@ class SparsePCA(ScoresMixin, BaseEstimator):
                     model.feature_names_in_ = first.feature_names_in_
                 found, CW = features.solve(model._rule(k, start), max(k) if bounded else 0, warm)
                 warm = found.W
-                model._set(found, CW, float(features.variances.sum()), Xc, mean, mass)
+                model._set(found, CW, energy, Xc, mean, mass)
         return X
 
     def _rule(self, k: tuple[int, ...], start: int) -> Rule:
