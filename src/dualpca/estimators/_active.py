@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
-from numbers import Integral, Real
-from typing import Any
 
 import numpy as np
 
@@ -109,25 +106,3 @@ def _largest(Z: np.ndarray, count: int) -> np.ndarray:
     if count >= len(Z):
         return np.arange(len(Z))
     return np.unique(np.argpartition(np.abs(Z), len(Z) - count, axis=0)[len(Z) - count :])
-
-
-def nonzeros(n_nonzero: Any, s: int, d: int) -> tuple[int, ...]:
-    """How many nonzeros each of s components may have among d features."""
-    many = not isinstance(n_nonzero, Real) and getattr(n_nonzero, "ndim", 1) > 0
-    values = list(n_nonzero) if many else [n_nonzero] * s
-    if len(values) != s:
-        raise ValueError(
-            f"n_nonzero={n_nonzero!r} has {len(values)} entries for n_components={s}; give one number, "
-            "or one for each component"
-        )
-    counts = []
-    for k in values:
-        whole = isinstance(k, Integral) and not isinstance(k, bool)
-        size = float(k) if isinstance(k, Real) and not isinstance(k, bool) else math.nan
-        if not (1 <= size <= d if whole else 0 < size <= 1):
-            raise ValueError(
-                f"n_nonzero={n_nonzero!r} has the entry {k!r}; give whole numbers from 1 to "
-                f"n_features={d}, or fractions of the features above 0 and up to 1"
-            )
-        counts.append(int(size) if whole else max(1, round(size * d)))
-    return tuple(counts)

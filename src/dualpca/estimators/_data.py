@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -149,6 +150,37 @@ def check_number(n_components: Any) -> None:
     """Refuse a bool, which Python counts among the integers."""
     if isinstance(n_components, bool):
         raise TypeError(f"n_components={n_components} is a bool; give a number, such as 1, or None")
+
+
+def check_components(n_components: int, N: int, d: int) -> None:
+    """Refuse more components than X has rows or columns."""
+    if n_components > min(N, d):
+        raise ValueError(
+            f"n_components={n_components} must be between 1 and min(n_samples, n_features)={min(N, d)}; "
+            "ask for fewer components"
+        )
+
+
+def nonzeros(n_nonzero: Any, s: int, d: int) -> tuple[int, ...]:
+    """How many nonzeros each of s components may have among d features."""
+    many = not isinstance(n_nonzero, Real) and getattr(n_nonzero, "ndim", 1) > 0
+    values = list(n_nonzero) if many else [n_nonzero] * s
+    if len(values) != s:
+        raise ValueError(
+            f"n_nonzero={n_nonzero!r} has {len(values)} entries for n_components={s}; give one number, "
+            "or one for each component"
+        )
+    counts = []
+    for k in values:
+        whole = isinstance(k, Integral) and not isinstance(k, bool)
+        size = float(k) if isinstance(k, Real) and not isinstance(k, bool) else np.nan
+        if not (1 <= size <= d if whole else 0 < size <= 1):
+            raise ValueError(
+                f"n_nonzero={n_nonzero!r} has the entry {k!r}; give whole numbers from 1 to "
+                f"n_features={d}, or fractions of the features above 0 and up to 1"
+            )
+        counts.append(int(size) if whole else max(1, round(size * d)))
+    return tuple(counts)
 
 
 def check_same_kind(X: Any, fitted: Any, method: str) -> None:

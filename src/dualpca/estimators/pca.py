@@ -14,6 +14,7 @@ from ..linalg import Array, namespace
 from ..operators import Operator, as_operator
 from ._data import (
     centered_rows,
+    check_components,
     check_energy,
     check_number,
     is_dense_in_memory,
@@ -253,11 +254,7 @@ class PCA(ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseEstimator):
             )
         if not isinstance(n, Integral):
             return limit
-        if n > limit:
-            raise ValueError(
-                f"n_components={n} must be between 1 and min(n_samples, n_features)={limit}; "
-                "ask for fewer components"
-            )
+        check_components(int(n), N, d)
         return int(n)
 
     def _set(self, found: Decomposition) -> None:

@@ -18,8 +18,17 @@ from ..solvers.base import TINY
 from ..solvers.solve import outside
 from ..sparse_functions import TopK
 from ..threshold_functions import HardSquare, SoftSquare
-from ._active import Features, nonzeros
-from ._data import centered_rows, check_energy, check_number, seed, shifted, validated
+from ._active import Features
+from ._data import (
+    centered_rows,
+    check_components,
+    check_energy,
+    check_number,
+    nonzeros,
+    seed,
+    shifted,
+    validated,
+)
 from ._quadratic import adjusted_variances, cumulative_variances
 from ._scores import ScoresMixin
 from ._sparse import STARTS, Found, Rule
@@ -233,11 +242,7 @@ class SparsePCA(ScoresMixin, BaseEstimator):
         operator = as_operator(X)
         N, d = operator.shape
         s = min(N, d) if self.n_components is None else int(self.n_components)
-        if s > min(N, d):
-            raise ValueError(
-                f"n_components={s} must be between 1 and min(n_samples, n_features)={min(N, d)}; "
-                "ask for fewer components"
-            )
+        check_components(s, N, d)
         bounded = self.penalty == "cardinality"
         sizes = [nonzeros(model.n_nonzero, s, d) if bounded else (d,) * s for model in models]
         Xc, mean, mass = centered_rows(operator, sample_weight, self.center)
