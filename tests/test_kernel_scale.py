@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 from dualpca import KernelPCA
 from dualpca.features import feature_operator
-from dualpca.operators import Blocks
+from dualpca.operators.derived import Mapped
 
 #: Positive semidefinite kernels on these rows, with their parameters.
 KERNELS = {
@@ -328,7 +328,7 @@ def test_features_beyond_the_limit_are_computed_in_each_pass(monkeypatch, approx
 
     def recomputed(phi, rows):
         operator = feature_operator(phi, rows, limit=0)
-        assert isinstance(operator, Blocks)
+        assert isinstance(operator, Mapped)
         return operator
 
     monkeypatch.setattr("dualpca.operators._blocks.BLOCK_BYTES", 1)

@@ -14,13 +14,20 @@ from numpy.random import Generator
 from sklearn.cluster import kmeans_plusplus
 from sklearn.metrics.pairwise import pairwise_kernels
 
-from .operators import Blocks, Matrix, RowBlocked, centered
-from .operators._blocks import GRAM_FACTOR, as_float, as_float64, block_rows, dense
+from .operators import Blocks, Matrix, centered
+from .operators._blocks import as_float, as_float64, block_rows, dense
+from .operators.derived import Mapped
+from .operators.rows import RowBlocked
 
 
 def _rows(X: Any) -> Any:
     """X as an array (a memory map stays one) or in CSR, to be sliced by rows."""
     return X.tocsr() if sp.issparse(X) else np.asarray(X)
+
+
+def _some(X: Any, rows: np.ndarray) -> Any:
+    """The rows of X with these sorted indices, in memory."""
+    return X.take(rows) if isinstance(X, RowBlocked) else _rows(X)[rows]
 
 
 def _slices(N: int, step: int) -> list[slice]:
@@ -83,8 +90,8 @@ def nystroem(X: Any, kernel: Any, landmarks: Any, **params: Any) -> Nystroem:
     >>> bool(np.allclose(phi(X) @ phi(X[:50]).T, pairwise(X, X[:50], gamma=0.2)))
     True
     """
-    # A method of an estimator goes by the estimator's parameter.
-    name = getattr(getattr(kernel, "__self__", None), "kernel", getattr(kernel, "__name__", kernel))
+    name = getattr(kernel, "keywords", {}).get("metric", kernel)
+    name = getattr(name, "__name__", name)
     kernel = partial(pairwise, metric=kernel, **params) if isinstance(kernel, str) else kernel
     Z = as_float(_rows(X)[landmarks])
     K = np.asarray(kernel(as_float64(Z), as_float64(Z)), dtype=np.float64)
@@ -165,7 +172,6 @@ def choose_landmarks(
     >>> (choose_landmarks(X, 4, "kmeans++", np.random.default_rng(0)) // 25).tolist()
     [0, 1, 2, 3]
     """
-    X = _rows(X)
     N = X.shape[0]
     if how not in ("uniform", "kmeans++", "leverage"):
         raise ValueError(f"how={how!r} is unknown; use 'uniform', 'kmeans++' or 'leverage'")
@@ -174,7 +180,7 @@ def choose_landmarks(
     if how == "uniform" or count == N:
         return np.sort(rng.choice(N, count, replace=False))
     pool = np.sort(rng.choice(N, min(N, 20 * count), replace=False))
-    sample = as_float(X[pool])
+    sample = as_float(_some(X, pool))
     if how == "kmeans++":
         _, drawn = kmeans_plusplus(sample, count, random_state=int(rng.integers(2**31 - 1)))
         # Equal rows may be drawn twice; others take their place.
@@ -214,8 +220,8 @@ def median_gamma(X: Any, rng: Generator) -> float:
     >>> median_gamma(np.array([[0.0], [0.0], [2.0]]), np.random.default_rng(0))
     0.25
     """
-    X = _rows(X)
-    S = as_float64(X[np.sort(rng.choice(X.shape[0], min(X.shape[0], 1000), replace=False))])
+    N = X.shape[0]
+    S = as_float64(_some(X, np.sort(rng.choice(N, min(N, 1000), replace=False))))
     S = S if sp.issparse(S) else S - S.mean(axis=0)  # a large mean would cancel digits below
     G = dense(S @ S.T)
     size = np.add.outer(G.diagonal(), G.diagonal())
@@ -231,7 +237,7 @@ def scale_gamma(X: Any) -> float:
     >>> scale_gamma(np.array([[0.0, 2.0], [2.0, 0.0]]))
     0.5
     """
-    operator = Blocks([_rows(X)])
+    operator = X if isinstance(X, RowBlocked) else Blocks([_rows(X)])
     N, d = operator.shape
     means = operator.column_sums()[0] / N
     variance = centered(operator).energy() / (N * d) + float(means.var())
@@ -243,7 +249,8 @@ def feature_operator(phi: FeatureMap, X: Any, limit: int = 2**28) -> RowBlocked:
     """``Phi = phi(X)``, N x D: stored up to ``limit`` bytes, else recomputed in each pass.
 
     Storing takes twice that for a moment; recomputing, about four blocks of 32 MB (at least 64
-    rows). X, an array, a memory map or a sparse matrix, is kept then and not copied.
+    rows). X, an array, a sparse matrix or an operator, is kept then and not copied. On a cluster
+    features are never stored.
 
     Examples
     --------
@@ -251,9 +258,8 @@ def feature_operator(phi: FeatureMap, X: Any, limit: int = 2**28) -> RowBlocked:
     >>> feature_operator(phi, np.ones((200, 5))).shape
     (200, 30)
     """
-    X = _rows(X)
-    N, D, dtype = X.shape[0], phi.dimension, as_float(X[:0]).dtype
-    slices = _slices(N, block_rows(D, dtype.itemsize, GRAM_FACTOR))
-    functions = [lambda rows=rows: phi(X[rows]) for rows in slices]
-    blocks = Blocks(functions, shapes=[(r.stop - r.start, D) for r in slices], dtype=dtype)
-    return Matrix(blocks.todense()) if N * D * dtype.itemsize <= limit else blocks
+    operator = X if isinstance(X, RowBlocked) else Matrix(_rows(X))
+    dtype = np.dtype(operator.dtype)
+    features = Mapped(operator, phi, phi.dimension, dtype)
+    small = math.prod(features.shape) * dtype.itemsize <= limit and not operator.spread
+    return Matrix(features.todense()) if small else features

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from .functions import Ball, Function, HalfSquare, Power, Spectral
-from .linalg import Array, gram, namespace, norm
+from .linalg import Array, gram, namespace, norm, seen
 from .losses import Log, as_loss
 from .norms import Lp
 from .operators import Operator, as_operator
@@ -63,11 +65,11 @@ def robust(
     loss = as_loss(loss)
     norms = X.row_norms()
     xp = namespace(norms)
-    if epsilon is None:
-        median = float(xp.sort(norms)[norms.shape[0] // 2])
+    if epsilon is None and loss.singular:
         coarse = "float32" in str(norms.dtype) or isinstance(loss, Log)
-        epsilon = (1e-3 if coarse else 1e-6) * median if loss.singular else 0.0
-    alpha = xp.sqrt(norms**2 + epsilon**2) if epsilon else norms
+        some = np.sort(seen(norms))
+        epsilon = (1e-3 if coarse else 1e-6) * float(some[len(some) // 2])
+    alpha = X.held(xp.sqrt(norms**2 + epsilon**2))[0] if epsilon else norms
     return DCProblem(Spectral(Ball(Lp(math.inf))), RowLoss(alpha, loss, mass), X)
 
 

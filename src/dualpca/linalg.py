@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, device
+from array_api_compat import array_namespace, device, is_cupy_array, is_dask_array, is_torch_array
 
 Array = Any  # a two-dimensional array of some namespace, or an implicit thin factor
 
@@ -24,15 +24,20 @@ __all__ = [
     "fix_signs",
     "gram",
     "inner",
+    "invert_lower",
     "is_implicit",
     "map_singular_values",
     "max_abs",
     "namespace",
     "norm",
+    "on_gpu",
     "orthonormalize",
     "residual",
     "right_singular",
+    "seen",
+    "seen_rows",
     "singular_values",
+    "standard_normal",
     "to_numpy",
 ]
 
@@ -61,6 +66,8 @@ def asarray_like(values: Any, like: Array) -> Array:
 
 def to_numpy(A: Array) -> np.ndarray:
     """A small array on the host."""
+    if is_dask_array(A):
+        return to_numpy(A.compute())
     if hasattr(A, "get"):  # cupy
         return A.get()
     try:
@@ -68,6 +75,23 @@ def to_numpy(A: Array) -> np.ndarray:
     except RuntimeError:  # a device that only hands out numbers
         flat = namespace(A).reshape(A, (-1,))
         return np.array([float(flat[i]) for i in range(flat.shape[0])]).reshape(A.shape)
+
+
+#: Of rows that are spread over a cluster, statistics are of a sample of so many.
+SEEN = 100_000
+
+
+def seen(A: Array) -> np.ndarray:
+    """A on the host; of rows that are spread over a cluster, a sample, the same ones each time."""
+    return to_numpy(A[seen_rows(A)] if is_dask_array(A) and A.shape[0] > SEEN else A)
+
+
+def seen_rows(A: Array) -> np.ndarray:
+    """Which rows :func:`seen` has, in order."""
+    N = A.shape[0]
+    if not is_dask_array(A) or N <= SEEN:
+        return np.arange(N)
+    return np.sort(np.random.default_rng(0).choice(N, SEEN, replace=False))
 
 
 def cross(A: Array, B: Array) -> Array:
@@ -102,12 +126,38 @@ def norm(A: Array) -> float:
     return scale * math.sqrt(float(xp.sum(A * A)))
 
 
+def on_gpu(A: Array) -> bool:
+    """Whether an array lives on a GPU."""
+    if is_torch_array(A):
+        return str(A.device) != "cpu"
+    return is_cupy_array(A)
+
+
+def standard_normal(shape: tuple[int, int], like: Array, seed: int) -> Array:
+    """Gaussian entries of the kind, dtype and device of ``like``, drawn on a GPU where that is one."""
+    if on_gpu(like) and is_torch_array(like):
+        import torch
+
+        draw = torch.Generator(like.device).manual_seed(seed)
+        return torch.randn(shape, generator=draw, dtype=like.dtype, device=like.device)
+    if on_gpu(like):
+        import cupy
+
+        draw = cupy.random.Generator(cupy.random.XORWOW(seed))
+        return draw.standard_normal(shape, dtype=like.dtype)
+    return asarray_like(np.random.default_rng(seed).standard_normal(shape), like)
+
+
 def column_norms(A: Array) -> Array:
     """``||A_{:,j}||`` for each column, whatever the scale."""
     xp = namespace(A)
-    scale = xp.max(xp.abs(A)) if math.prod(A.shape) else 0.0
-    if float(scale) == 0.0:
+    if not math.prod(A.shape):
         return xp.sum(A, axis=0)
+    if "float32" in str(A.dtype):
+        squares = xp.sum(xp.astype(A, xp.float64) ** 2, axis=0)
+        return xp.astype(xp.sqrt(squares), A.dtype)
+    scale = xp.max(xp.abs(A))
+    scale = xp.where(scale > 0, scale, xp.ones_like(scale))  # no number leaves the device
     A = A / scale
     return scale * xp.sqrt(xp.sum(A * A, axis=0))
 
@@ -118,6 +168,19 @@ def max_abs(A: Array) -> float:
         return norm(A)
     xp = namespace(A)
     return float(xp.max(xp.abs(A)))
+
+
+def invert_lower(L: Array, eye: Array) -> Array:
+    """``L^{-1}`` of a lower triangular L, by substitution where the namespace has that."""
+    if is_torch_array(L):
+        import torch
+
+        return torch.linalg.solve_triangular(L, eye, upper=False)
+    if is_cupy_array(L):
+        from cupyx.scipy.linalg import solve_triangular
+
+        return solve_triangular(L, eye, lower=True)
+    return namespace(L).linalg.inv(L)
 
 
 def eigh(S: Array) -> tuple[Array, Array]:
@@ -219,7 +282,7 @@ def fix_signs(V: Array) -> Array:
     xp = namespace(V)
     size = xp.abs(V)
     tied = size >= (1 - 1e3 * xp.finfo(V.dtype).eps) * xp.max(size, axis=0, keepdims=True)
-    columns, values = to_numpy(xp.nonzero(tied)[1]).astype(int), to_numpy(V[tied])  # row by row
-    signs = np.ones(V.shape[1])
-    signs[columns[::-1]] = np.where(values[::-1] < 0, -1.0, 1.0)  # the first of each comes last
-    return asarray_like(signs, V)
+    first = xp.argmax(xp.astype(tied, xp.int8), axis=0)
+    here = xp.arange(V.shape[0], device=device(V))[:, None] == first[None, :]
+    value = xp.sum(xp.where(here, V, xp.zeros_like(V)), axis=0)
+    return xp.where(value < 0, -xp.ones_like(value), xp.ones_like(value))

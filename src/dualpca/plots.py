@@ -43,7 +43,7 @@ def outlier_map(
     ----------
     model : RobustPCA
         Fitted.
-    X : array, sparse matrix, data frame or memory map of shape (n_samples, n_features), optional
+    X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features), optional
         Other rows to draw instead of the training rows.
     labels : sequence of length n_samples, optional
         What to call the rows; their numbers, from 0, where it is not given.

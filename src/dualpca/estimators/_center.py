@@ -39,6 +39,11 @@ def fixed_center(center: Any, X: RowBlocked, weights: np.ndarray | None) -> np.n
     if center == "mean":
         total = to_numpy(X.column_sums(mass)[0]).astype(float)
         return total / (X.shape[0] if weights is None else weights.sum())
+    if X.spread:
+        raise ValueError(
+            f"center={center!r} needs whole columns in one place, which dask data has not; use "
+            "'joint', 'mean', None, or a vector"
+        )
     median = column_medians(X, weights)
     if center == "median":
         return median

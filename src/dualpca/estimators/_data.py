@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from numbers import Integral, Real
 from typing import Any
 
@@ -9,12 +10,13 @@ import numpy as np
 import scipy.sparse as sp
 from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import _check_n_features, validate_data
 
-from ..operators import Operator, Weighted, as_operator, centered
+from ..operators import Operator, Weighted, as_operator, centered, is_streamed
 from ..operators.rows import RowBlocked
 from ..operators.shifted import Shifted
 from ..operators.views import Centered
+from ..solvers.solve import outside
 
 
 def seed(random_state: Any) -> int:
@@ -30,18 +32,19 @@ def validated(
     sparse: bool = True,
     rows: int = 1,
     only_numpy: bool = False,
+    streamed: bool = True,
 ) -> Any:
     """X as a finite float matrix of its own kind, checked against what the estimator was fitted on.
 
-    numpy, pandas, polars, lists and scipy.sparse go through scikit-learn; a memory map is checked
-    block by block and handed back as it is; arrays of other namespaces stay where they are, or become
-    numpy arrays where ``only_numpy``.
+    numpy, pandas, polars, lists and scipy.sparse go through scikit-learn; what is not in memory comes
+    back as the operator that reads it, unless ``streamed`` is false; arrays of other namespaces stay
+    where they are, or become numpy arrays where ``only_numpy``.
     """
+    if streamed and (isinstance(X, RowBlocked) or is_streamed(X)):
+        return _streamed(estimator, X, reset=reset, rows=rows)
     if only_numpy and is_array_api_obj(X) and not is_numpy_array(X):
         X = np.asarray(X)
-    if isinstance(X, np.memmap) or (is_array_api_obj(X) and not is_numpy_array(X)):
-        return _foreign(estimator, X, reset=reset, rows=rows)
-    if isinstance(X, RowBlocked) and not only_numpy:
+    if is_array_api_obj(X) and not is_numpy_array(X):
         return _foreign(estimator, X, reset=reset, rows=rows)
     try:
         return validate_data(
@@ -66,34 +69,80 @@ _REMEDIES = {
 }
 
 
-def _foreign(estimator: Any, X: Any, *, reset: bool, rows: int) -> Any:
-    name = type(estimator).__name__
+def _check_shape(X: Any, rows: int) -> None:
     if len(X.shape) != 2:
         raise ValueError(f"Expected 2D array, got {len(X.shape)}D array; X.shape={tuple(X.shape)}")
-    N, d = X.shape
-    if rows > N or d < 1:
+    if rows > X.shape[0] or X.shape[1] < 1:
         raise ValueError(
-            f"Found array with shape={(N, d)} while a minimum of {(rows, 1)} is required"
+            f"Found array with shape={tuple(X.shape)} while a minimum of {(rows, 1)} is required"
         )
-    kind = str(X.dtype).rsplit(".", 1)[-1]
-    if not kind.startswith(("float", "int", "uint", "bool")):
+    if not str(X.dtype).rsplit(".", 1)[-1].startswith(("float", "int", "uint", "bool")):
         raise ValueError(f"X has dtype {X.dtype}; give real numbers, float32 or float64")
+
+
+def _foreign(estimator: Any, X: Any, *, reset: bool, rows: int) -> Any:
+    _check_shape(X, rows)
     validate_data(estimator, X, reset=reset, skip_check_array=True)  # feature names and number
-    if kind.startswith("float"):
-        operator = as_operator(X)
-        assert isinstance(operator, RowBlocked)
-        for _, block in operator.blocks():
-            block = block.data if sp.issparse(block) else block
-            xp = array_namespace(block)
-            # One number tells in nearly every case: a sum of finite entries seldom overflows.
-            with np.errstate(over="ignore", invalid="ignore"):
-                total = xp.sum(block)
-            if not bool(xp.isfinite(total)) and not bool(xp.all(xp.isfinite(block))):
-                raise ValueError(
-                    f"Input X contains NaN or infinity, which {name} does not accept; use an imputer "
-                    "such as sklearn.impute.SimpleImputer, or drop the rows"
-                )
+    if "float" in str(X.dtype):
+        check_finite(type(estimator).__name__, X)
     return X
+
+
+def _streamed(estimator: Any, X: Any, *, reset: bool, rows: int) -> RowBlocked:
+    """The operator of X; at ``fit`` with its column sums, whose pass has seen every entry."""
+    if hasattr(type(X), "dtype"):
+        _check_shape(X, 0)  # before anything is read
+    operator = as_operator(X)
+    assert isinstance(operator, RowBlocked)
+    _check_shape(operator, rows)
+    names = getattr(operator, "names", None)
+    if names is None:
+        validate_data(estimator, operator, reset=reset, skip_check_array=True)
+    else:  # scikit-learn does not look for them in an operator
+        check_names(estimator, names, reset=reset)
+        _check_n_features(estimator, operator, reset=reset)
+    if reset:
+        operator.forget()
+        energy = operator.column_sums(keep=True)[1]
+        if not np.isfinite(energy):
+            name = type(estimator).__name__
+            operator._sum(lambda rows, block: (check_finite(name, block),))
+    return operator
+
+
+def check_finite(name: str, block: Any) -> int:
+    """Refuse NaN and infinity on behalf of the estimator of that name; else 0."""
+    entries = block.data if sp.issparse(block) else block
+    xp = array_namespace(entries)
+    # One number tells in nearly every case: a sum of finite entries seldom overflows.
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = xp.sum(entries)
+    if not bool(xp.isfinite(total)) and not bool(xp.all(xp.isfinite(entries))):
+        raise ValueError(
+            f"Input X contains NaN or infinity, which {name} does not accept; use an imputer such as "
+            "sklearn.impute.SimpleImputer, or drop the rows"
+        )
+    return 0
+
+
+def check_names(estimator: Any, names: list[str], *, reset: bool) -> None:
+    """Keep the names of the columns of a table that is not in memory, or compare them."""
+    if reset:
+        estimator.feature_names_in_ = np.asarray(names, dtype=object)
+        return
+    fitted = getattr(estimator, "feature_names_in_", None)
+    if fitted is None:
+        name = type(estimator).__name__
+        warnings.warn(
+            f"X has feature names, but {name} was fitted without feature names",
+            stacklevel=outside(),
+        )
+    elif list(fitted) != names:
+        odd = sorted(set(names) ^ set(fitted)) or ["the same names in another order"]
+        raise ValueError(
+            "The feature names should match those that were passed during fit; they differ in "
+            f"{', '.join(odd[:5])}: select and order the columns as they were at fit"
+        )
 
 
 def checked_weights(sample_weight: Any, X: Operator) -> Any:
@@ -108,7 +157,7 @@ def checked_weights(sample_weight: Any, X: Operator) -> Any:
             f"sample_weight has shape {tuple(given.shape)}; give one weight for each of the "
             f"{X.shape[0]} rows of X"
         )
-    weights = X.asarray(given)
+    weights = X.as_rows(given) if isinstance(X, RowBlocked) else X.asarray(given)
     xp = array_namespace(weights)
     low, total = float(xp.min(weights)), float(xp.sum(weights))
     if not (low >= 0 and np.isfinite(total)):
@@ -185,10 +234,11 @@ def nonzeros(n_nonzero: Any, s: int, d: int) -> tuple[int, ...]:
 
 def check_same_kind(X: Any, fitted: Any, method: str) -> None:
     """Refuse X of another namespace or device than the fitted arrays it will be multiplied with."""
-    kinds = [
-        (array_namespace(a), device(a))  # lists, data frames and sparse matrices count as numpy
-        for a in (X if is_array_api_obj(X) else np.empty(0), fitted)
-    ]
+    if isinstance(X, Operator):
+        X = X.asarray(np.zeros(1))
+    elif is_streamed(X) or not is_array_api_obj(X):
+        X = np.empty(0)  # lists, data frames and sparse matrices count as numpy
+    kinds = [(array_namespace(a), device(a)) for a in (X, fitted)]
     if kinds[0] != kinds[1]:
         here, there = (f"{xp.__name__} on {place}" for xp, place in kinds)
         raise ValueError(
@@ -220,4 +270,4 @@ def shifted(X: Any, mean: Any) -> Operator:
 
 def is_dense_in_memory(X: Any) -> bool:
     """Whether X is one dense array in memory, of any namespace."""
-    return not (sp.issparse(X) or isinstance(X, (np.memmap, Operator)))
+    return not (sp.issparse(X) or isinstance(X, Operator))

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from array_api_compat import is_dask_array
 from scipy.special import chdtr
 
-from ..linalg import Array, fix_signs, namespace, to_numpy
+from ..linalg import Array, fix_signs, namespace, seen, to_numpy
 from ..operators import Operator
-from ..operators._blocks import row_norms, stack
+from ..operators._blocks import row_norms
 from ..operators.rows import RowBlocked
 from ._data import shifted
 from ._univariate import bulk, chi2_quantile, cutoff, location_scale, repeated
@@ -33,7 +34,7 @@ def scores_and_distances(X: Operator, V: Array) -> tuple[Array, Array]:
         Y = X @ V
         return Y, between(X.row_norms(), Y)
 
-    def part(rows: slice, block: Any) -> tuple[Array, Array]:
+    def part(rows: slice, block: Any) -> Array:
         Y, size = block @ V, row_norms(block)
         rest = between(size, Y)
         xp = namespace(Y)
@@ -43,10 +44,11 @@ def scores_and_distances(X: Operator, V: Array) -> tuple[Array, Array]:
             for _ in range(2):  # twice, as the first difference cancels what V is off orthonormal
                 close = close - (close @ V) @ V.T
             rest[small] = row_norms(close)
-        return Y, rest
+        return xp.concat([Y, rest[:, None]], axis=1)
 
-    scores, distances = zip(*X._each(part), strict=True)
-    return stack(list(scores)), stack(list(distances))
+    s = V.shape[1]
+    both = X._stack(part, s + 1)
+    return both[:, :s], both[:, s]
 
 
 def between(size: Array, Y: Array) -> Array:
@@ -77,18 +79,18 @@ class Measured:
     @property
     def flat(self) -> bool:
         """Whether no row leaves the subspace, so that distances from it tell nothing."""
-        seen = to_numpy(self.orthogonal)
-        return float((seen if self.counted is None else seen[self.counted]).max()) <= self.floor
+        some = seen(self.orthogonal)
+        return float((some if self.counted is None else some[self.counted]).max()) <= self.floor
 
 
 def measure(
-    X: RowBlocked, center: np.ndarray, V: Array, weights: np.ndarray | None, spread: float
+    X: RowBlocked, center: np.ndarray, V: Array, weights: Array | None, spread: float
 ) -> Measured:
     """Scores and distances of all rows: one pass."""
     scores, orthogonal = scores_and_distances(shifted(X, center), V)
-    location, scale = bulk(
-        to_numpy(orthogonal).astype(float), to_numpy(scores).astype(float), weights
-    )
+    scores, orthogonal = X.held(scores, orthogonal)
+    mass = None if weights is None else seen(weights)
+    location, scale = bulk(seen(orthogonal).astype(float), seen(scores).astype(float), mass)
     eps = float(namespace(V).finfo(V.dtype).eps)
     floor = 64 * (eps * spread + np.finfo(float).eps * float(np.linalg.norm(center)))
     return Measured(center, V, scores, orthogonal, location, scale, floor)
@@ -153,16 +155,16 @@ class Components:
     variances: np.ndarray
     center: np.ndarray
     rest: float
-    score_distances: np.ndarray
+    score_distances: Array
 
 
-def ordered(found: Measured, q: float, weights: np.ndarray | None, fixed: bool) -> Components:
+def ordered(found: Measured, q: float, weights: Array | None, fixed: bool) -> Components:
     """The eigenvectors of the robust scatter of the scores of good rows."""
-    orthogonal = to_numpy(found.orthogonal).astype(float)
+    orthogonal = seen(found.orthogonal).astype(float)
     good = orthogonal <= max(found.cutoff(q), float(orthogonal.min()))
     good = good if found.counted is None else good & found.counted
-    mass = None if weights is None else weights[good]
-    scores = to_numpy(found.scores).astype(float)
+    mass = None if weights is None else seen(weights)[good]
+    scores = seen(found.scores).astype(float)
     location, covariance = robust_scatter(scores[good], mass, fixed)
     variances, P = np.linalg.eigh(covariance)
     V0 = to_numpy(found.V).astype(float)
@@ -172,5 +174,13 @@ def ordered(found: Measured, q: float, weights: np.ndarray | None, fixed: bool) 
         np.clip(variances[::-1], 0.0, None),
         found.center + V0 @ location,
         float(np.average(orthogonal[good] ** 2, weights=mass)),
-        np.sqrt(squared_distances(scores - location, covariance)),
+        _score_distances(found.scores, location, covariance),
     )
+
+
+def _score_distances(scores: Array, location: np.ndarray, covariance: np.ndarray) -> Array:
+    """``sqrt((t - location)^T C^+ (t - location))`` for each row of the scores."""
+    if is_dask_array(scores):
+        blocks: Any = scores.map_blocks  # type: ignore[union-attr]
+        return blocks(lambda T: _score_distances(T, location, covariance), dtype=float, drop_axis=1)
+    return np.sqrt(squared_distances(to_numpy(scores).astype(float) - location, covariance))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -17,8 +19,9 @@ from ..features import (
     random_fourier,
     scale_gamma,
 )
-from ..operators import Kernel, as_operator
+from ..operators import Kernel, as_operator, is_streamed
 from ..operators._blocks import as_float
+from ..operators.rows import RowBlocked
 from ._data import validated
 
 KERNELS = {
@@ -75,7 +78,21 @@ class KernelMixin:
     def _kernel_rows(self, X: Any, *, reset: bool, rows: int = 1) -> Any:
         """X checked; for a precomputed kernel a square matrix at ``fit``."""
         precomputed = self.kernel == "precomputed"
-        X = validated(self, X, reset=reset, sparse=not precomputed, rows=rows, only_numpy=True)
+        streamed = isinstance(X, RowBlocked) or (is_streamed(X) and not isinstance(X, np.memmap))
+        if streamed and self.approximation is None:
+            raise ValueError(
+                f"{type(self).__name__} with approximation=None takes kernels between all pairs of rows "
+                "and needs X in memory; use approximation='nystroem', which any kernel has, or 'rff'"
+            )
+        X = validated(
+            self,
+            X,
+            reset=reset,
+            sparse=not precomputed,
+            rows=rows,
+            only_numpy=True,
+            streamed=self.approximation is not None,
+        )
         if precomputed and reset and X.shape[0] != X.shape[1]:
             raise ValueError(
                 f"kernel='precomputed' expects a square kernel matrix, got shape {X.shape}"
@@ -88,11 +105,15 @@ class KernelMixin:
         return X
 
     def _kernel(self, X: Any, Y: Any) -> np.ndarray:
+        return self._kernel_function()(X, Y)
+
+    def _kernel_function(self) -> Callable[[Any, Any], np.ndarray]:
+        """``k(X, Y)``, which holds the parameters and nothing that was fitted."""
         if callable(self.kernel):
             params = self.kernel_params or {}
-            return pairwise_kernels(X, Y, metric=self.kernel, n_jobs=self.n_jobs, **params)
+            return partial(pairwise_kernels, metric=self.kernel, n_jobs=self.n_jobs, **params)
         params = {"gamma": self.gamma_, "degree": self.degree, "coef0": self.coef0}
-        return pairwise(X, Y, self.kernel, n_jobs=self.n_jobs, **params)
+        return partial(pairwise, metric=self.kernel, n_jobs=self.n_jobs, **params)
 
     def _set_gamma(self, X: Any, rng: np.random.Generator) -> None:
         if self.gamma is None:
@@ -113,10 +134,16 @@ class KernelMixin:
 
     def _diagonal(self, X: Any) -> np.ndarray:
         """``k(x, x)`` for each row."""
-        if isinstance(self.kernel, str) and self.kernel in ("rbf", "laplacian"):
-            return np.ones(X.shape[0], dtype=X.dtype)
-        chunks = (X[i : i + 64] for i in range(0, X.shape[0], 64))
-        return np.concatenate([np.diagonal(self._kernel(rows, rows)) for rows in chunks])
+        kernel = self._kernel_function()
+        one = isinstance(self.kernel, str) and self.kernel in ("rbf", "laplacian")
+
+        def diagonal(rows: slice, X: Any) -> np.ndarray:
+            if one:
+                return np.ones(X.shape[0], dtype=X.dtype)
+            chunks = (X[i : i + 64] for i in range(0, X.shape[0], 64))
+            return np.concatenate([np.diagonal(kernel(some, some)) for some in chunks])
+
+        return X._stack(diagonal) if isinstance(X, RowBlocked) else diagonal(slice(None), X)
 
     def _in_chunks(self, X: Any, columns: int) -> list[slice]:
         """Slices of X whose kernels with ``columns`` rows take about CHUNK_BYTES."""
@@ -127,7 +154,7 @@ class KernelMixin:
         """phi with ``phi(x)^T phi(y)`` near ``k(x, y)``."""
         if self.approximation == "nystroem":
             rows = self._landmark_rows(X, rng)
-            return nystroem(rows, self._kernel, np.arange(rows.shape[0]))
+            return nystroem(rows, self._kernel_function(), np.arange(rows.shape[0]))
         if self.kernel != "rbf":
             raise ValueError(
                 f"approximation={self.approximation!r} is for kernel='rbf', not {self.kernel!r}; use "
@@ -143,7 +170,8 @@ class KernelMixin:
 
     def _landmark_rows(self, X: Any, rng: np.random.Generator) -> Any:
         if not isinstance(self.landmarks, str):
-            given = np.asarray(self.landmarks, dtype=as_float(X[:0]).dtype)
+            dtype = X.dtype if isinstance(X, RowBlocked) else as_float(X[:0]).dtype
+            given = np.asarray(self.landmarks, dtype=dtype)
             if given.ndim != 2 or given.shape[1] != X.shape[1] or not np.isfinite(given).all():
                 raise ValueError(
                     f"landmarks has shape {given.shape}; give finite rows with {X.shape[1]} features, or "
@@ -151,4 +179,4 @@ class KernelMixin:
                 )
             return given
         chosen = choose_landmarks(X, self.n_landmarks, self.landmarks, rng, kernel=self._kernel)
-        return X[chosen]
+        return X.take(chosen) if isinstance(X, RowBlocked) else X[chosen]

@@ -10,6 +10,9 @@ from array_api_compat import device
 from sklearn.utils.validation import check_is_fitted
 
 from ..linalg import Array, namespace, to_numpy
+from ..operators import as_operator
+from ..operators._blocks import dense
+from ..operators.rows import RowBlocked
 from ._data import check_same_kind, validated
 
 
@@ -80,13 +83,20 @@ class ProbabilisticMixin(CovarianceMixin):
         check_is_fitted(self, "components_")
         check_same_kind(X, self.components_, f"{type(self).__name__}.score_samples")
         X = validated(self, X, reset=False, sparse=False)
-        xp = namespace(self.components_)
-        rows = xp.asarray(X) - self.mean_
-        log_det = self._log_determinant()
-        if log_det == -math.inf:
-            return -math.inf * xp.ones_like(rows[:, 0])
+        operator = as_operator(X)
+        assert isinstance(operator, RowBlocked)
+        log_det, mean = self._log_determinant(), self.mean_
         constant = self.n_features_in_ * math.log(2 * math.pi) + log_det
-        return -0.5 * (xp.sum(rows * (rows @ self.get_precision()), axis=1) + constant)
+        precision = None if log_det == -math.inf else self.get_precision()
+
+        def part(rows: slice, block: Any) -> Array:
+            centred = dense(block) - mean
+            xp = namespace(centred)
+            if precision is None:
+                return -math.inf * xp.ones_like(centred[:, 0])
+            return -0.5 * (xp.sum(centred * (centred @ precision), axis=1) + constant)
+
+        return operator._stack(part)
 
     def _log_determinant(self) -> float:
         """``log det`` of the model covariance; -inf where it is singular."""

@@ -9,8 +9,10 @@ import numpy as np
 from sklearn.base import OutlierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ..linalg import Array, namespace, to_numpy
+from ..linalg import Array, namespace, seen
+from ..operators import as_operator
 from ..operators._blocks import dense
+from ..operators.rows import RowBlocked
 from ._data import check_same_kind, shifted, validated
 from ._distances import Measured, scores_and_distances
 from ._univariate import chi2_quantile
@@ -49,7 +51,7 @@ class OutlierScoresMixin(OutlierMixin):
 
         Parameters
         ----------
-        X : array, sparse matrix, data frame or memory map of shape (n_samples, n_features)
+        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
 
         Returns
         -------
@@ -68,7 +70,7 @@ class OutlierScoresMixin(OutlierMixin):
 
         Parameters
         ----------
-        X : array, sparse matrix, data frame or memory map of shape (n_samples, n_features)
+        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
 
         Returns
         -------
@@ -84,7 +86,7 @@ class OutlierScoresMixin(OutlierMixin):
 
         Parameters
         ----------
-        X : array, sparse matrix, data frame or memory map of shape (n_samples, n_features)
+        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
 
         Returns
         -------
@@ -97,7 +99,7 @@ class OutlierScoresMixin(OutlierMixin):
 
         Parameters
         ----------
-        X : array, sparse matrix, data frame or memory map of shape (n_samples, n_features)
+        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
 
         Returns
         -------
@@ -122,7 +124,7 @@ class OutlierScoresMixin(OutlierMixin):
                 self.flags_by_, 1.0
             )
         else:
-            numbers = to_numpy(scores)
+            numbers = seen(scores)
             offset = float(np.percentile(numbers, 100.0 * self.contamination))
             # Where that is the score of a row, rounding must not decide on its flag.
             self.offset_ = offset - float(np.sqrt(np.finfo(numbers.dtype).eps)) * abs(offset)
@@ -166,7 +168,13 @@ class LinearOutliersMixin(OutlierScoresMixin):
             Squared residuals, with the sign of the residual; their magnitudes sum over a row to the
             squared orthogonal distance.
         """
-        rows = dense(self._checked(X, "contributions")) - self.mean_
-        V = self.components_.T
-        rest = rows - (rows @ V) @ V.T
-        return rest * namespace(rest).abs(rest)
+        operator = as_operator(self._checked(X, "contributions"))
+        assert isinstance(operator, RowBlocked)
+        mean, V = self.mean_, self.components_.T
+
+        def part(rows: slice, block: Any) -> Array:
+            centred = dense(block) - mean
+            rest = centred - (centred @ V) @ V.T
+            return rest * namespace(rest).abs(rest)
+
+        return operator._stack(part, operator.shape[1])

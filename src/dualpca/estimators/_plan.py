@@ -10,7 +10,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
+from ..linalg import on_gpu
 from ..operators import Operator
+from ..solvers.chebyshev import columns
 from ..solvers.direct import KRYLOV_SHARE, KRYLOV_SIDE, krylov_aim, takes_single
 from ..solvers.krylov import BLOCK
 from ..solvers.truncated import mixed_scale
@@ -28,6 +32,14 @@ EIGH, EIGH_FEW, SVD = 1.0e-10, 0.4e-10, 4e-10
 STEP = 1.5e-3
 #: Up to so many columns or rows a full SVD takes no time worth saving.
 SMALL = 200
+
+#: On a GPU, from one H200: operations a second of float32 and of TF32 products, and bytes a second of
+#: a TF32 pass.
+GPU_SQUARE, GPU_TF32, GPU_BYTES = 50e12, 280e12, 3.6e12
+#: Seconds of its eigenvectors for each n, which it takes to launch them, and for each n^3.
+GPU_LAUNCH, GPU_EIGH = 1.3e-5, 1e-12
+#: Seconds that a pass costs there besides, and a fit.
+GPU_STEP, GPU_FIT = 4e-4, 4e-3
 
 
 @dataclass(frozen=True)
@@ -50,8 +62,34 @@ def _besides(steps: float, n: int) -> float:
     return steps * STEP + 3e-12 * n * basis**2 + 2.5 * EIGH * basis**3
 
 
+def sweeping(X: Operator) -> str:
+    """The solver that sweeps X: "chebyshev" for explicit rows on a GPU, else "krylov"."""
+    explicit = not (X.implicit or X.T.implicit)
+    return "chebyshev" if explicit and on_gpu(X.asarray(np.zeros((1, 1)))) else "krylov"
+
+
+def _gpu_costs(X: Operator, s: int, tol: float) -> dict[str, float]:
+    """Estimated seconds of "gram" and "chebyshev" on a GPU."""
+    N, d = X.shape
+    n, width = min(N, d), 4 if "float32" in str(X.dtype) else 8
+    passes = 4 + 4 * math.log10(1 / min(max(tol, 1e-16), 0.1))
+    sweep = 2 * N * d * max(width / GPU_BYTES, 2 * columns(s, n) / GPU_TF32)
+    gram = GPU_FIT + 2 * N * d * n / GPU_SQUARE + GPU_LAUNCH * n + GPU_EIGH * n**3
+    return {
+        "gram": gram + _gram_waiting(X),
+        "chebyshev": GPU_FIT + passes * (sweep + GPU_STEP + X.waiting),
+    }
+
+
+def _gram_waiting(X: Operator) -> float:
+    """A Gram matrix reads the data once; that of the rows once for each block, too often."""
+    return math.inf if X.waiting and X.shape[1] > X.shape[0] else X.waiting
+
+
 def costs(X: Operator, s: int, tol: float, energy: float) -> dict[str, float]:
-    """Estimated seconds of "gram" and "krylov"."""
+    """Estimated seconds of "gram" and of the solver that sweeps X."""
+    if sweeping(X) == "chebyshev":
+        return _gpu_costs(X, s, tol)
     N, d = X.shape
     n, large = min(N, d), max(N, d)
     steps, b = expected_steps(n, s, tol), BLOCK
@@ -69,7 +107,10 @@ def costs(X: Operator, s: int, tol: float, energy: float) -> dict[str, float]:
         gram = 2 * N * d * n / (SQUARE if takes_single(X, tol) else SQUARE * 0.5)
         fast = mixed_scale(X, tol, energy) is not None
         sweep = 4 * N * d * b / (THIN * (1.0 if fast else half))
-    return {"gram": gram + eigen, "krylov": steps * sweep + _besides(steps, n)}
+    return {
+        "gram": gram + eigen + _gram_waiting(X),
+        "krylov": steps * (sweep + X.waiting) + _besides(steps, n),
+    }
 
 
 def plan(X: Operator, s: int, *, dense: bool, tol: float, energy: float) -> Plan:

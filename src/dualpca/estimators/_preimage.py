@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
+from array_api_compat import is_dask_array
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ..linalg import Array
 from ..operators._blocks import as_float
+from ..operators.rows import RowBlocked
 from ._data import check_scores
 
 #: Kernel ridge regression learns from at most so many rows.
@@ -61,6 +63,7 @@ class PreimageMixin:
 
     kernel: Any
     approximation: str | None
+    n_features_in_: int
     center: bool
     fit_inverse_transform: bool
     inverse: str
@@ -69,7 +72,7 @@ class PreimageMixin:
     X_fit_: Any
     features_: Any
     pca_: Any
-    transform: Callable[[Any], np.ndarray]
+    _scores: Callable[[Any], np.ndarray]
     _kernel: Callable[[Any, Any], np.ndarray]
     _coefficients: np.ndarray
     _share: np.ndarray
@@ -77,7 +80,7 @@ class PreimageMixin:
     def _check_inverse(self, X: Any) -> None:
         if not self.fit_inverse_transform:
             return
-        if self.kernel == "precomputed" or sp.issparse(X):
+        if self.kernel == "precomputed" or sp.issparse(X) or getattr(X, "sparse", False):
             raise ValueError(
                 "fit_inverse_transform=True needs dense rows to return to, not "
                 f"{'a precomputed kernel' if self.kernel == 'precomputed' else 'sparse data'}"
@@ -90,10 +93,11 @@ class PreimageMixin:
             )
 
     def _fit_inverse(self, X: Any, rng: np.random.Generator) -> None:
-        few = X
-        if X.shape[0] > RIDGE_ROWS:
-            few = X[np.sort(rng.choice(X.shape[0], RIDGE_ROWS, replace=False))]
-        self.X_transformed_fit_ = self.transform(few)
+        few, N = X, X.shape[0]
+        if isinstance(X, RowBlocked) or N > RIDGE_ROWS:
+            some = np.sort(rng.choice(N, min(N, RIDGE_ROWS), replace=False))
+            few = X.take(some) if isinstance(X, RowBlocked) else X[some]
+        self.X_transformed_fit_ = self._scores(few)
         if self.inverse == "ridge":
             self.dual_coef_ = fit_ridge(self._kernel, self.X_transformed_fit_, few, self.alpha)
         else:
@@ -113,6 +117,11 @@ class PreimageMixin:
         """
         check_is_fitted(self, "X_transformed_fit_")
         scores = check_scores(X, self.eigenvalues_.shape[0])
+        if is_dask_array(scores):
+            rows: Any = scores.rechunk({1: -1})
+            d, dtype = self.n_features_in_, self.X_transformed_fit_.dtype
+            meta = np.empty((0, d), dtype=dtype)
+            return rows.map_blocks(self.inverse_transform, chunks=(rows.chunks[0], d), meta=meta)
         if self.inverse == "ridge":
             return self._kernel(scores, self.X_transformed_fit_) @ self.dual_coef_
         # Rows with the nearest scores are where the iteration starts.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..linalg import to_numpy
+from ..linalg import Array, to_numpy
 from ..operators import Matrix, Selected, as_operator
 from ..operators.rows import RowBlocked
 from ._center import fixed_center
@@ -19,13 +19,16 @@ from ._start import take_sample
 class Prepared:
     """All rows, those that count with their weights, and a sample of these about its origin.
 
+    ``present`` tells those of positive weight, where there are others; spread over a cluster they stay
+    among the rows.
+
     ``fixed`` is the centre where it is not to be fitted, ``about`` the same relative to the origin.
     """
 
     whole: RowBlocked
     rows: RowBlocked
-    present: np.ndarray
-    weights: np.ndarray | None
+    present: np.ndarray | None
+    weights: Array | None
     fixed: np.ndarray | None
     sample: Matrix
     origin: np.ndarray
@@ -42,14 +45,20 @@ def prepare(model: Any, X: Any, sample_weight: Any) -> Prepared:
     check_number(model.n_components)
     whole = as_operator(validated(model, X, reset=True, rows=2))
     assert isinstance(whole, RowBlocked)
+    if whole.spread and isinstance(model.solver, str) and model.solver == "dual":
+        raise ValueError(
+            "solver='dual' iterates on a row for each row of X, which dask data keeps on the cluster; "
+            "use 'auto', 'anderson' or 'dca', which find the same subspace"
+        )
     weights = checked_weights(sample_weight, whole)
-    present = np.ones(whole.shape[0], dtype=bool)
+    present: np.ndarray | None = None
     rows: RowBlocked = whole
-    if weights is not None:
+    if weights is not None and not whole.spread:
         weights = to_numpy(weights).astype(float)
-        present = weights > 0
-        weights = weights[present]
-        rows = whole if present.all() else Selected(whole, present)
+        if not (weights > 0).all():
+            present = weights > 0
+            weights = weights[present]
+            rows = Selected(whole, present)
     rng = np.random.default_rng(seed(model.random_state))
     fixed = fixed_center(model.center, rows, weights)
     sample, origin = take_sample(rows, weights, rng)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..formulations import robust
-from ..linalg import Array, cross, namespace, norm, orthonormalize, to_numpy
+from ..linalg import Array, cross, namespace, norm, orthonormalize, seen, to_numpy
 from ..losses import Loss
 from ..operators import Centered, Kernel, Matrix, Operator, Selected, Weighted, centered
 from ..operators.rows import RowBlocked
@@ -40,7 +40,7 @@ class Fit:
 
     delta: Array | None
     W: Array
-    weights: np.ndarray
+    weights: Array
     residual: float
     iterations: int
 
@@ -114,6 +114,7 @@ def fit_rows(
     the rows by their weights, which lowers the objective too; until c stays.
     """
     scales = row_scales(base.row_norms(), normalize, spread)
+    scales = None if scales is None else base.held(scales)[0]
     delta: Array | None = None
     iterations = 0
     for _ in range(ROUNDS):
@@ -147,35 +148,44 @@ def fit_rows(
     return Fit(delta, W, weights, result.residual, iterations)
 
 
-def weighted_mean(problem: DCProblem, scales: Array | None, W: Array) -> tuple[Array, np.ndarray]:
+def weighted_mean(problem: DCProblem, scales: Array | None, W: Array) -> tuple[Array, Array]:
     """The mean of the rows by their weights in the loss, and the weights: one pass."""
     found: dict[int, np.ndarray] = {}
+    F: Any = problem.F
+    spread = problem.X.spread  # then the weights stay with the rows
 
     def row_map(Y: Array, rows: slice) -> tuple[Array, Array]:
-        w = problem.F.weights(Y, rows)  # type: ignore[attr-defined]
-        found[rows.start or 0] = to_numpy(w)
+        w = F.weights(Y, rows)
+        if not spread:
+            found[rows.start or 0] = to_numpy(w)
         a = w if scales is None else w * scales[rows]
         return a[:, None], namespace(w).sum(a if scales is None else a * scales[rows])
 
     total, mass = problem.X.sweep(W, row_map)
-    weights = np.concatenate([found[first] for first in sorted(found)]).astype(float)
+    if spread:
+        (weights,) = problem.X.held(F.weights(problem.X @ W))
+    else:
+        weights = np.concatenate([found[first] for first in sorted(found)]).astype(float)
     return total / float(mass) if float(mass) > 0 else total, weights
 
 
 def refit(
     X: RowBlocked,
-    keep: np.ndarray,
+    keep: Array,
     s: int,
     *,
     center: np.ndarray | None,
-    weights: np.ndarray | None,
+    weights: Array | None,
     spread: float,
     tol: float,
     seed: int,
 ) -> tuple[np.ndarray, Array]:
     """Mean and principal subspace of the rows that are kept; about ``center`` where it is given."""
-    chosen = Selected(X, keep)
-    mass = None if weights is None else X.asarray(weights[keep])
+    if X.spread:  # rows that are dropped stay where they are, and weigh nothing
+        chosen, mass = X, X.as_rows(keep if weights is None else keep * weights)
+    else:
+        chosen = Selected(X, keep)
+        mass = None if weights is None else X.asarray(weights[keep])
     if center is None:
         view = centered(chosen, mass)
         center = to_numpy(view.center)[:, 0].astype(float)  # type: ignore[attr-defined]
@@ -225,7 +235,7 @@ DISAGREE = 0.6
 
 def warn_of_doubt(model: Any, nearness: float) -> None:
     """Say where the fit may not be of the data: most rows flagged, or starts that disagree."""
-    share = float(to_numpy(model.outliers_).mean())
+    share = float(seen(model.outliers_).mean())
     if share > 0.5 and model.contamination == "auto":
         warnings.warn(
             f"{share:.0%} of the rows are flagged: more than half, so that what is called an "

@@ -31,7 +31,7 @@ class ScoresMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
         Parameters
         ----------
-        X : array, sparse matrix, data frame or memory map of shape (n_samples, n_features)
+        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
 
         Returns
         -------

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..linalg import Array, eigh, gram, namespace, norm, orthonormalize, to_numpy
-from ..operators import Centered, Matrix, Operator, Selected, Weighted
+from ..linalg import Array, eigh, gram, namespace, norm, orthonormalize, seen, seen_rows, to_numpy
+from ..operators import Centered, Matrix, Operator, Weighted
 from ..operators._blocks import dense, row_norms
 from ..operators.rows import RowBlocked
 from ._subspace import principal_axes
@@ -56,22 +56,23 @@ class Start:
     nearest: np.ndarray | None = None
 
 
-def sample_rows(N: int, d: int, rng: np.random.Generator, weights: np.ndarray | None) -> np.ndarray:
+def sample_rows(N: int, d: int, rng: np.random.Generator, weights: Array | None) -> np.ndarray:
     """Which rows to look at: all, or ROWS of them drawn by their weights."""
     count = min(N, max(100, min(ROWS, ENTRIES // max(d, 1))))
-    positive = N if weights is None else int((weights > 0).sum())
-    keep = np.zeros(N, dtype=bool)
-    p = None if weights is None else weights / weights.sum()
-    keep[rng.choice(N, min(count, positive), replace=False, p=p)] = True
-    return keep
+    if weights is None:
+        return np.sort(rng.choice(N, count, replace=False))
+    some = seen_rows(weights)
+    p = seen(weights).astype(float)
+    return some[
+        np.sort(rng.choice(len(p), min(count, (p > 0).sum()), replace=False, p=p / p.sum()))
+    ]
 
 
 def take_sample(
-    rows: RowBlocked, weights: np.ndarray | None, rng: np.random.Generator
+    rows: RowBlocked, weights: Array | None, rng: np.random.Generator
 ) -> tuple[Matrix, np.ndarray]:
     """Some rows on the host in float64, about medians where they are dense; and that origin."""
-    keep = sample_rows(*rows.shape, rng, weights)
-    data = Selected(rows, keep).gathered().data
+    data = rows.take(sample_rows(*rows.shape, rng, weights))
     if rows.sparse:
         return Matrix(data.astype(np.float64)), np.zeros(rows.shape[1])
     data = to_numpy(data).astype(np.float64)

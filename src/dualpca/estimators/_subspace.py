@@ -19,14 +19,14 @@ from ..solvers.certificate import relative_shortfall
 from ..solvers.direct import by_gram, by_lapack
 from ..solvers.krylov import CAUTION, LOOSE, Krylov
 from ..solvers.solve import as_solver, outside
-from ..solvers.truncated import by_krylov, mixed_scale
-from ._plan import costs, plan
+from ..solvers.truncated import by_chebyshev, by_krylov, mixed_scale
+from ._plan import costs, plan, sweeping
 
 #: The solvers of PCA's DC problems; IRLS is for the robust ones.
 ITERATIVE = tuple(name for name in SOLVERS if name != "irls")
 
 #: The solvers that compute components from an operator, without a formulation.
-DIRECT = ("lapack", "gram", "krylov")
+DIRECT = ("lapack", "gram", "krylov", "chebyshev")
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,14 @@ def leading_subspace(
     kernel = X.T.implicit  # then X^T X is K itself, and LAPACK decomposes that
     if name == "lapack" and not (dense or kernel):
         raise ValueError(
-            "solver='lapack' needs a dense array; use solver='gram', 'krylov' or 'auto' for sparse data"
+            "solver='lapack' needs a dense array in memory; use solver='gram', 'krylov' or 'auto' for "
+            "sparse data, files and dask"
         )
     if name in DIRECT:
-        if name == "krylov":
+        if name in ("krylov", "chebyshev"):
             scale = mixed_scale(X, tol, energy)
-            found = by_krylov(X, s, tol=tol, max_steps=max_iter, seed=seed, scale=scale)
+            solve_by = by_krylov if name == "krylov" else by_chebyshev
+            found = solve_by(X, s, tol=tol, max_steps=max_iter, seed=seed, scale=scale)
             warn_above(found.ritz.residual, tol, name, max_iter)
         elif name == "gram" or kernel:
             found = by_gram(X, s, tol=0.0 if kernel else tol, seed=seed)
@@ -158,10 +160,11 @@ def growing_subspace(X: Operator, wanted: float, **options: Any) -> Subspace:
     tol, energy = options["tol"], options["energy"]
     auto = options["solver"] == "auto" and options["formulation"] is None
     everything = costs(X, limit, tol, energy)["gram"] if auto else math.inf
-    while (auto or options["solver"] == "krylov") and s <= limit / 8:
-        if costs(X, s, tol, energy)["krylov"] >= everything:
+    name = sweeping(X) if auto else options["solver"]
+    while name in ("krylov", "chebyshev") and s <= limit / 8:
+        if costs(X, s, tol, energy).get(name, 0.0) >= everything:
             break
-        found = leading_subspace(X, s, **{**options, "solver": "krylov"})
+        found = leading_subspace(X, s, **{**options, "solver": name})
         if _captured(found) > wanted:
             why = f"{s} components hold the fraction, all would take {everything:.2g} s"
             return replace(found, solver=found.solver.replace("as asked", why)) if auto else found

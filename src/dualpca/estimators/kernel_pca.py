@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..features import feature_operator
 from ..linalg import Array
-from ..operators import Centered, Operator, Weighted
+from ..operators import Centered, Operator, Weighted, is_streamed
 from ..solvers import Ritz
 from ._data import check_number, checked_weights, seed
 from ._kernels import KERNEL_CONSTRAINTS, KernelMixin
@@ -191,8 +191,7 @@ class KernelPCA(
     def _fit_exact(self, X: Any, sample_weight: Any) -> None:
         operator = self._kernel_operator(X)
         weights = checked_weights(sample_weight, operator)
-        N = X.shape[0]
-        mass = np.ones(N, dtype=operator.dtype) if weights is None else weights
+        mass = np.ones(X.shape[0], dtype=operator.dtype) if weights is None else weights
         self._share = (mass / mass.sum()).astype(operator.dtype)
         Xc: Operator = operator
         if self.center:
@@ -210,7 +209,7 @@ class KernelPCA(
         positive = self.eigenvalues_ > 0
         scale = np.where(positive, 1 / np.sqrt(np.where(positive, self.eigenvalues_, 1)), 0)
         self._coefficients = (root[:, None] * self.eigenvectors_) * scale
-        self.X_fit_ = X if self.kernel == "precomputed" or isinstance(X, np.memmap) else X.copy()
+        self.X_fit_ = X if self.kernel == "precomputed" or is_streamed(X) else X.copy()
         self.n_passes_ = operator.passes
 
     def _fit_features(self, X: Any, sample_weight: Any, rng: np.random.Generator) -> None:
@@ -218,8 +217,7 @@ class KernelPCA(
         self.features_ = self._feature_map(X, rng)
         operator = feature_operator(self.features_, X)
         n = self.n_components
-        if isinstance(n, Integral):
-            n = min(int(n), *operator.shape)
+        n = min(int(n), *operator.shape) if isinstance(n, Integral) else n
         self.pca_ = PCA(
             n,
             center=self.center,
@@ -287,8 +285,7 @@ class KernelPCA(
             keep = max(1, int(np.count_nonzero(theta)))
         elif not isinstance(self.n_components, Integral):
             keep = min(keep, int((np.cumsum(share) <= self.n_components).sum()) + 1)
-        self.eigenvalues_ = theta[:keep]
-        self.eigenvectors_ = ritz.V[:, :keep]
+        self.eigenvalues_, self.eigenvectors_ = theta[:keep], ritz.V[:, :keep]
         self.explained_variance_ = self.eigenvalues_ / mass
         self.explained_variance_ratio_ = share[:keep]
 
@@ -323,7 +320,9 @@ class KernelPCA(
         scores : array of shape (n_samples, n_components)
         """
         check_is_fitted(self, "eigenvalues_")
-        X = self._kernel_rows(X, reset=False)
+        return self._scores(self._kernel_rows(X, reset=False))
+
+    def _scores(self, X: Any) -> Array:
         if self.approximation is not None:
             return self.pca_._scores(feature_operator(self.features_, X))
         chunks = self._in_chunks(X, self.X_fit_.shape[0])

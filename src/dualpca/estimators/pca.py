@@ -52,9 +52,9 @@ class PCA(ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseEstimator):
         Subtract the mean of each feature. False is the uncentred problem of the paper.
     solver : str or solver
         "auto", "lapack" (full SVD of a dense array), "gram" (the smaller Gram matrix), "krylov" (block
-        Krylov, one pass over the data a step), or a solver of DC problems: "dca",
-        "proximal_gradient", "zerofpr", "simultaneous", or one with options of your own such as
-        ``ZeroFPR(memory=10)``.
+        Krylov, one pass over the data a step), "chebyshev" (filtered subspace iteration, for GPUs),
+        or a solver of DC problems: "dca", "proximal_gradient", "zerofpr", "simultaneous", or one
+        with options of your own such as ``ZeroFPR(memory=10)``.
     formulation : str, callable or None
         The formulation of the paper to solve, by letter (see :data:`dualpca.FORMULATIONS`), or a
         function that makes a :class:`dualpca.DCProblem` of an operator. Every letter of PCA gives the
@@ -146,7 +146,7 @@ class PCA(ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array, sparse matrix, data frame or memory map of shape (n_samples, n_features)
+        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
         y : ignored
         sample_weight : array of shape (n_samples,), optional
             How often each row counts: a weight of 2 is the row twice, 0 leaves it out.
@@ -163,7 +163,7 @@ class PCA(ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array, sparse matrix, data frame or memory map of shape (n_samples, n_features)
+        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
         y : ignored
         sample_weight : array of shape (n_samples,), optional
 
@@ -180,7 +180,7 @@ class PCA(ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array, sparse matrix, data frame or memory map of shape (n_samples, n_features)
+        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
         n_components : sequence of int
         sample_weight : array of shape (n_samples,), optional
 
@@ -216,9 +216,9 @@ class PCA(ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseEstimator):
     def _decompose(self, X: Any, sample_weight: Any) -> tuple[Any, Decomposition]:
         self._validate_params()
         check_number(self.n_components)
-        X = validated(self, X, reset=True, rows=2)
         if self.solver == "lapack" and isinstance(X, np.memmap):
-            X = np.asarray(X)  # a full SVD holds the data in memory in any case
+            X = np.array(X)  # a full SVD holds the data in memory in any case
+        X = validated(self, X, reset=True, rows=2)
         operator = as_operator(X)
         dense = is_dense_in_memory(X)
         with operator.alone() if dense else nullcontext():

@@ -10,7 +10,8 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..features import feature_operator
-from ..linalg import Array
+from ..linalg import Array, seen
+from ..operators import is_streamed
 from ._data import check_number, checked_weights, seed
 from ._distances import Measured, ordered
 from ._kernels import KERNEL_CONSTRAINTS, KernelMixin
@@ -200,10 +201,10 @@ class RobustKernelPCA(
         if self.approximation == "nystroem":
             found = self._measured(X, operator, weights)
             far = found.orthogonal > found.cutoff(self.quantile)
-            mass = np.ones(len(far)) if weights is None else weights
-            left = (mass * ~far > 0).sum()
+            mass = (1.0 if weights is None else weights) * ~far
+            left = (mass > 0).sum()
             if self.refit and (far & ~model.outliers_).any() and left > 2 * model.n_components_:
-                self.pca_ = model.fit(operator, sample_weight=mass * ~far)
+                self.pca_ = model.fit(operator, sample_weight=mass)
                 found = self._measured(X, operator, weights)
         for name in TAKEN:
             setattr(self, name, getattr(model, name))
@@ -212,12 +213,13 @@ class RobustKernelPCA(
             self._flag(found, model.score_distances_, found.orthogonal)
         self.n_passes_ = operator.passes
 
-    def _measured(self, X: Any, operator: Any, weights: np.ndarray | None) -> Measured:
+    def _measured(self, X: Any, operator: Any, weights: Array | None) -> Measured:
         """The training rows beside the subspace, in feature space."""
-        T = np.asarray(self.pca_._scores(operator), dtype=float)
-        rest = self._unspanned(X, operator)
+        T, rest = self.pca_._scores(operator), self._unspanned(X, operator)
         orthogonal = np.hypot(self.pca_.orthogonal_distances_, rest)
-        location, scale = bulk(orthogonal.astype(float), T, weights)
+        T, orthogonal = operator.held(T, orthogonal)
+        mass = None if weights is None else seen(weights)
+        location, scale = bulk(seen(orthogonal).astype(float), seen(T).astype(float), mass)
         pca = self.pca_
         return Measured(pca._origin, pca.components_.T, T, orthogonal, location, scale, 0.0)
 
@@ -233,7 +235,7 @@ class RobustKernelPCA(
         done = fit_kernel(self, K, lambda rows: self._between(X, rows), mass, weights is None, rng)
         self.agreement_, self.start_, self.loss_ = done.agreement, done.start, done.loss
         self.refitted_, self.residual_, self.n_iter_ = done.refitted, done.residual, done.iterations
-        self.X_fit_ = X if self.kernel == "precomputed" or isinstance(X, np.memmap) else X.copy()
+        self.X_fit_ = X if self.kernel == "precomputed" or is_streamed(X) else X.copy()
         self._set(done.found, K, None if weights is None else mass)
         by_row = done.weights / np.maximum(mass, 1e-300)
         by_row = np.where(mass > 0, by_row / max(by_row.max(), 1e-300), 0.0)
@@ -277,7 +279,7 @@ class RobustKernelPCA(
         -------
         labels : integer array of shape (n_samples,)
         """
-        return 1 - 2 * np.asarray(self.fit(X, **params).outliers_, dtype=np.int64)
+        return 1 - 2 * self.fit(X, **params).outliers_.astype(np.int64)
 
     def transform(self, X: Any) -> Array:
         """The scores of new rows: Theorem 3.8, from kernels with the training rows alone.

@@ -223,7 +223,7 @@ class RobustPCA(LinearOutliersMixin, CovarianceMixin, ScoresMixin, BaseEstimator
 
         Parameters
         ----------
-        X : array, sparse matrix, data frame or memory map of shape (n_samples, n_features)
+        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
         y : ignored
         sample_weight : array of shape (n_samples,), optional
             How often each row counts: a weight of 2 is the row twice, 0 leaves it out.
@@ -251,7 +251,7 @@ class RobustPCA(LinearOutliersMixin, CovarianceMixin, ScoresMixin, BaseEstimator
             joint=data.fixed is None,
             solver=solver,
             dual=dual,
-            mass=None if weights is None else rows.asarray(weights),
+            mass=None if weights is None else rows.as_rows(weights),
             tol=self.tol,
             max_iter=self.max_iter,
             spread=spread,
@@ -268,7 +268,8 @@ class RobustPCA(LinearOutliersMixin, CovarianceMixin, ScoresMixin, BaseEstimator
             return mean_loss(sample, self.loss_, start, center - data.origin, W, self.normalize)
 
         found = measured(center, fit.W)
-        good = to_numpy(found.orthogonal) <= found.cutoff(self.quantile)
+        good = found.orthogonal <= found.cutoff(self.quantile)
+        good = good if rows.spread else to_numpy(good)
         self.refitted_ = False
         if self.refit and not found.flat and good.sum() > 2 * s:
             new = refit(
@@ -286,7 +287,8 @@ class RobustPCA(LinearOutliersMixin, CovarianceMixin, ScoresMixin, BaseEstimator
             found = measured(*new) if self.refitted_ else found
         self.residual_, self.n_iter_ = fit.residual, fit.iterations
         self._set(found, rows, weights, data.fixed is not None)
-        by_row = fit.weights if weights is None else fit.weights / weights
+        tiny = float(np.finfo(np.float32).tiny)  # weights on a cluster may be float32
+        by_row = fit.weights if weights is None else fit.weights / weights.clip(tiny, None)
         self._describe(data.whole, found, data.present, by_row)
         warn_of_doubt(self, nearness)
         return self
@@ -296,7 +298,7 @@ class RobustPCA(LinearOutliersMixin, CovarianceMixin, ScoresMixin, BaseEstimator
 
         Parameters
         ----------
-        X : array, sparse matrix, data frame or memory map of shape (n_samples, n_features)
+        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
         sample_weight : array of shape (n_samples,), optional
 
         Returns
@@ -308,13 +310,7 @@ class RobustPCA(LinearOutliersMixin, CovarianceMixin, ScoresMixin, BaseEstimator
         data = prepare(clone(self), X, sample_weight)
         return scree(data.sample, data.about, data.rng)
 
-    def _set(
-        self,
-        found: Measured,
-        rows: RowBlocked,
-        weights: np.ndarray | None,
-        fixed: bool,
-    ) -> None:
+    def _set(self, found: Measured, rows: RowBlocked, weights: Array | None, fixed: bool) -> None:
         """Components in order of their robust variances, and the variance around them."""
         parts = ordered(found, self.quantile, weights, fixed)
         total = float(parts.variances.sum()) + parts.rest
@@ -328,18 +324,19 @@ class RobustPCA(LinearOutliersMixin, CovarianceMixin, ScoresMixin, BaseEstimator
         self._mean_rest = rows.asarray(parts.center - to_numpy(self.mean_))
         self.orthogonal_cutoff_ = found.cutoff(MAP)
         self.score_cutoff_ = chi2_quantile(MAP, s) ** 0.5
-        self._flag(found, rows.asarray(parts.score_distances), found.orthogonal)
+        self._flag(found, rows.as_rows(parts.score_distances), found.orthogonal)
 
     def _describe(
-        self, whole: RowBlocked, found: Measured, present: np.ndarray, weights: np.ndarray
+        self, whole: RowBlocked, found: Measured, present: np.ndarray | None, weights: Array
     ) -> None:
         """What there is to say of each training row, those of weight 0 included."""
-        self.n_samples_ = N = whole.shape[0]
-        by_row = np.zeros(N)
-        by_row[present] = weights / max(float(weights.max(initial=0.0)), 1e-300)
-        self.weights_ = whole.asarray(by_row)
-        if not present.all():
+        self.n_samples_ = whole.shape[0]
+        by_row = weights / max(float(weights.max()), 1e-300)
+        if present is not None:
+            by_row, some = np.zeros(self.n_samples_), by_row
+            by_row[present] = some
             self._flag(found, *self._distances(whole))
+        (self.weights_,) = whole.held(whole.as_rows(by_row))
         self.n_passes_ = whole.passes
 
     def __sklearn_tags__(self) -> Any:

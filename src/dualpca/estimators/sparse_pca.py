@@ -175,7 +175,7 @@ class SparsePCA(ScoresMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array, sparse matrix, data frame or memory map of shape (n_samples, n_features)
+        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
         y : ignored
         sample_weight : array of shape (n_samples,), optional
             How often each row counts: a weight of 2 is the row twice, 0 leaves it out.
@@ -192,7 +192,7 @@ class SparsePCA(ScoresMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array, sparse matrix, data frame or memory map of shape (n_samples, n_features)
+        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
         y : ignored
         sample_weight : array of shape (n_samples,), optional
 
@@ -207,7 +207,7 @@ class SparsePCA(ScoresMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array, sparse matrix, data frame or memory map of shape (n_samples, n_features)
+        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
         n_nonzero : sequence
             Values of the parameter ``n_nonzero``.
         sample_weight : array of shape (n_samples,), optional

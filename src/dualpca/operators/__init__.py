@@ -9,10 +9,12 @@ import scipy.sparse as sp
 from array_api_compat import is_array_api_obj
 
 from .base import Operator
+from .blocks import Blocks
+from .derived import Selected
 from .kernel import Kernel, Representer
-from .rows import Blocks, Matrix, RowBlocked
-from .selected import Selected
+from .rows import Matrix, RowBlocked
 from .shifted import Shifted
+from .sources import BLOCK, out_of_core
 from .views import Centered, Weighted
 
 __all__ = [
@@ -29,14 +31,26 @@ __all__ = [
 ]
 
 
-def as_operator(X: Any) -> Operator:
+def is_streamed(X: Any) -> bool:
+    """Whether X is not in the memory of this process: a file, or a dask collection."""
+    return hasattr(X, "__dask_graph__") or out_of_core(X)
+
+
+def as_operator(X: Any, *, block_bytes: int | None = None, device: Any = None) -> Operator:
     """The operator of some data.
 
     Parameters
     ----------
-    X : Operator, array, scipy.sparse matrix, memory map, or sequence of row blocks
-        Operators pass through; memory maps and lists of two-dimensional blocks become
-        :class:`Blocks`, everything else a :class:`Matrix`.
+    X : Operator, array, scipy.sparse matrix, or data that is not in memory
+        Operators pass through. Memory maps, zarr arrays, HDF5 data sets, Parquet and Arrow data and
+        lists of two-dimensional blocks become :class:`Blocks`, dask arrays and data frames an
+        operator that multiplies where their blocks are, everything else a :class:`Matrix`.
+    block_bytes : int, optional
+        Files are read in blocks of about so many bytes, 32 MiB by default: of these one is being
+        read, one waits and one is multiplied.
+    device : str or torch.device, optional
+        Multiply numpy arrays and files there, "cuda" say: their blocks are copied there in each pass,
+        so that they may be larger than its memory. Results are torch tensors on the device.
 
     Returns
     -------
@@ -49,14 +63,21 @@ def as_operator(X: Any) -> Operator:
     >>> as_operator(np.eye(3)).shape
     (3, 3)
     """
+    if device is not None:
+        from .device import OnDevice
+
+        return OnDevice(as_operator(X, block_bytes=block_bytes), device)
     if isinstance(X, Operator):
         return X
-    if isinstance(X, np.memmap):
-        return Blocks([X])
+    if hasattr(X, "__dask_graph__"):
+        from .distributed import Distributed
+
+        return Distributed(X)
+    blocks = isinstance(X, (list, tuple)) and X and all(getattr(b, "ndim", 0) == 2 for b in X)
+    if blocks or out_of_core(X):
+        return Blocks(X if blocks else [X], block_bytes=block_bytes or BLOCK)
     if sp.issparse(X):
         return Matrix(X)
-    if isinstance(X, (list, tuple)) and X and all(getattr(b, "ndim", 0) == 2 for b in X):
-        return Blocks(X)
     return Matrix(X if is_array_api_obj(X) else np.asarray(X))
 
 

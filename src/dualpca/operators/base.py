@@ -38,6 +38,16 @@ class Operator(ABC):
         return self.shape[0] * self.shape[1]
 
     @property
+    def spread(self) -> bool:
+        """Whether the rows are spread over a cluster, where what has as many rows stays."""
+        return False
+
+    @property
+    def waiting(self) -> float:
+        """About how many seconds a pass waits for the data, besides the products."""
+        return 0.0
+
+    @property
     def offset(self) -> float:
         """What is taken out of ``||X||_F^2`` after the products, whose rounding it adds to."""
         return 0.0
@@ -101,6 +111,14 @@ class Operator(ABC):
     def asarray(self, values: Any) -> Array:
         """A numpy array as an array of the data's kind, dtype and device."""
 
+    def here(self, Y: Array) -> Array:
+        """A product with X as a thin factor of this process, where it is spread over others."""
+        return Y
+
+    def held(self, *arrays: Array) -> tuple[Array, ...]:
+        """Arrays with as many rows as X, computed and kept where the rows are."""
+        return arrays
+
     def __matmul__(self, W: Array) -> Array:
         return self.matmul(W)
 
@@ -127,6 +145,14 @@ class View(Operator):
         return self.X.entries
 
     @property
+    def spread(self) -> bool:
+        return self.X.spread
+
+    @property
+    def waiting(self) -> float:
+        return self.X.waiting
+
+    @property
     def offset(self) -> float:
         return self.X.offset
 
@@ -139,6 +165,12 @@ class View(Operator):
 
     def asarray(self, values: Any) -> Array:
         return self.X.asarray(values)
+
+    def here(self, Y: Array) -> Array:
+        return self.X.here(Y)
+
+    def held(self, *arrays: Array) -> tuple[Array, ...]:
+        return self.X.held(*arrays)
 
 
 class Transposed(View):
@@ -157,12 +189,12 @@ class Transposed(View):
         return self.X.rmatmul(W)
 
     def rmatmul(self, H: Array) -> Array:
-        return self.X.matmul(H)
+        return self.here(self.X.matmul(H))
 
     def sweep(self, W: Array, row_map: RowMap | None = None) -> Any:
         Y = self.X.rmatmul(W)
         H, sums = split(row_map(Y, slice(0, self.shape[0]))) if row_map else (Y, ())
-        Z = self.X.matmul(H)
+        Z = self.here(self.X.matmul(H))
         return (Z, *sums) if sums else Z
 
     def row_norms(self) -> Array:

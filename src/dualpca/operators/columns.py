@@ -2,42 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from array_api_compat import array_namespace, device, is_numpy_array
+from array_api_compat import array_namespace
 
 from ..linalg import Array, to_numpy
-from ._blocks import as_float64, scale_rows, sum_up
+from ._blocks import as_float64, scale_rows, take
 from .base import Operator
+from .derived import Derived, Turn
 from .rows import RowBlocked
 from .views import Centered, Weighted
 
 
-class Columns(RowBlocked):
+class Columns(Derived):
     """The columns ``features`` of X, taken from each block as it is read: no copy of X."""
 
     def __init__(self, X: RowBlocked, features: np.ndarray) -> None:
-        super().__init__((X.shape[0], len(features)), X.dtype, X._counter)
-        self._base, self._features = X, features
-        self.asarray = X.asarray  # type: ignore[method-assign]
+        super().__init__(X, (X.shape[0], len(features)))
+        self._features = features
 
-    @property
-    def sparse(self) -> bool:
-        return self._base.sparse
-
-    def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
-        for rows, block in self._base.blocks(factor):
-            yield rows, _take(block, self._features)
-
-
-def _take(block: Any, features: np.ndarray) -> Any:
-    if sp.issparse(block) or is_numpy_array(block):
-        return block[:, features]
-    xp = array_namespace(block)
-    return xp.take(block, xp.asarray(features, device=device(block)), axis=1)
+    def _turn(self) -> Turn:
+        features = self._features
+        return lambda rows, block: [(rows, take(block, features, axis=1))]
 
 
 def take_columns(X: Operator, features: np.ndarray) -> Operator:
@@ -45,8 +33,8 @@ def take_columns(X: Operator, features: np.ndarray) -> Operator:
     if isinstance(X, Weighted):
         return Weighted(take_columns(X.X, features), X.b)
     if isinstance(X, Centered):
-        total = None if X._total is None else _take(X._total.T, features).T
-        return Centered(take_columns(X.X, features), _take(X.center.T, features).T, total)
+        total = None if X._total is None else take(X._total, features)
+        return Centered(take_columns(X.X, features), take(X.center, features), total)
     assert isinstance(X, RowBlocked)
     return Columns(X, features)
 
@@ -65,13 +53,13 @@ def column_squares(X: Operator, weights: Array | None = None) -> np.ndarray:
         return np.maximum(squares, 0.0)
     assert isinstance(X, RowBlocked)
 
-    def part(rows: slice, block: Any) -> Array:
+    def part(rows: slice, block: Any) -> tuple[Array]:
         block = as_float64(block)
         square = block.multiply(block) if sp.issparse(block) else block * block
         if weights is not None:
             square = scale_rows(square, weights[rows])
         if sp.issparse(square):
-            return np.asarray(square.sum(axis=0)).ravel()
-        return array_namespace(square).sum(square, axis=0)
+            return (np.asarray(square.sum(axis=0)).ravel(),)
+        return (array_namespace(square).sum(square, axis=0),)
 
-    return to_numpy(sum_up(X._each(part)))
+    return to_numpy(X._sum(part)[0])

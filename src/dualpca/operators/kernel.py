@@ -11,7 +11,8 @@ from array_api_compat import array_namespace
 from ..linalg import Array
 from ._blocks import block_rows
 from .base import Operator, RowMap, split
-from .rows import Blocks, Matrix
+from .blocks import Blocks
+from .rows import Matrix
 
 
 class Representer:

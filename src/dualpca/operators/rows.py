@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -24,6 +24,7 @@ from ._blocks import (
     cast,
     compressed,
     dense,
+    energy,
     moments,
     one_blas_thread,
     row_norms,
@@ -31,9 +32,12 @@ from ._blocks import (
     scale_rows,
     stack,
     sum_up,
+    take,
     threads,
 )
 from .base import Operator, RowMap, Transposed, split
+
+BlockMap = Callable[[slice, Any], Any]
 
 
 class RowBlocked(Operator):
@@ -46,6 +50,7 @@ class RowBlocked(Operator):
         self.dtype = dtype
         self._counter = [0] if counter is None else counter
         self._norms: Array | None = None
+        self._moments: tuple[Array, float] | None = None  # column_sums(), where they are kept
 
     @abstractmethod
     def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
@@ -64,15 +69,35 @@ class RowBlocked(Operator):
         self._counter[0] += 1
         return self.blocks(factor)
 
-    def _each(self, f: Callable[[slice, Any], Any], factor: int = 1) -> Iterable[Any]:
+    def _each(self, f: BlockMap, factor: int = 1) -> Iterable[Any]:
         """``f(rows, block)`` for each block, in order."""
         return (f(rows, block) for rows, block in self._read(factor))
 
+    def _sum(self, f: BlockMap, factor: int = 1) -> tuple[Any, ...]:
+        """The sums of what the tuples ``f(rows, block)`` hold, over the blocks."""
+        return sum_up(self._each(f, factor))
+
+    def _stack(self, f: BlockMap, columns: int | None = None) -> Array:
+        """``f(rows, block)`` below each other: as many rows as the block, of so many columns or 1-D."""
+        return stack(list(self._each(f)))
+
+    def take(self, rows: np.ndarray) -> Any:
+        """The rows with these sorted indices, as one array or CSR matrix in memory."""
+        cuts = (
+            (block, *np.searchsorted(rows, [r.start, r.stop]), r.start) for r, block in self._read()
+        )
+        found = [take(block, rows[i:j] - first) for block, i, j, first in cuts if i < j]
+        return sp.vstack(found, format="csr") if self.sparse else stack(found)
+
+    def as_rows(self, values: Any) -> Array:
+        """A number for each row, as an array of the data's kind, dtype and device."""
+        return self.asarray(values)
+
     def matmul(self, W: Array) -> Array:
-        return stack(list(self._each(lambda rows, block: block @ W)))
+        return self._stack(lambda rows, block: block @ W, W.shape[1])
 
     def rmatmul(self, H: Array) -> Array:
-        return sum_up(self._each(lambda rows, block: block.T @ H[rows, :]))
+        return self._sum(lambda rows, block: (block.T @ H[rows, :],))[0]
 
     def sweep(self, W: Array, row_map: RowMap | None = None) -> Any:
         def part(rows: slice, block: Any) -> tuple[Any, ...]:
@@ -80,33 +105,42 @@ class RowBlocked(Operator):
             H, sums = split(row_map(Y, rows)) if row_map else (Y, ())
             return block.T @ H, *sums
 
-        total: tuple[Any, ...] = ()
-        for parts in self._each(part):
-            total = tuple(a + b for a, b in zip(total, parts, strict=True)) if total else parts
+        total = self._sum(part)
         return total if len(total) > 1 else total[0]
 
     def row_norms(self) -> Array:
         if self._norms is None:
-            self._norms = stack(list(self._each(lambda rows, block: row_norms(block))))
+            self._norms = self._stack(lambda rows, block: row_norms(block))
         return self._norms
 
     def column_sums(
-        self, weights: Array | None = None, *, exact: bool = True
+        self, weights: Array | None = None, *, exact: bool = True, keep: bool = False
     ) -> tuple[Array, float]:
         """``sum_i w_i x_i`` and ``sum_i w_i ||x_i||^2`` in one pass, w = 1 where None.
 
         Summed over the blocks in float64; within a block too where ``exact``, else in the data's
-        precision, which leaves an error of about 10 eps.
+        precision, which leaves an error of about 10 eps. ``keep`` spares those who ask again a pass.
         """
+
+        if weights is None and self._moments is not None:
+            return self._moments
 
         def part(rows: slice, block: Any) -> tuple[Array, float]:
             return moments(block, None if weights is None else weights[rows], exact)
 
-        totals, energies = zip(*self._each(part), strict=True)
-        return sum_up(totals), sum(energies)
+        total, energy = self._sum(part)
+        if keep:
+            self._moments = total, energy
+        return total, energy
+
+    def forget(self) -> None:
+        """Drop what was kept of earlier passes: the data may have changed since."""
+        self._norms = self._moments = None
 
     def energy(self) -> float:
-        return self.column_sums()[1]
+        if self._moments is not None:
+            return self._moments[1]
+        return self._sum(lambda rows, block: (energy(block),))[0]
 
     def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
         """``X^T X`` or ``X^T Diag(weights) X``, summed over the blocks in float64.
@@ -116,16 +150,12 @@ class RowBlocked(Operator):
         """
         kind = "float32" if single else "float64"
 
-        def part(rows: slice, block: Any) -> Array:
+        def part(rows: slice, block: Any) -> tuple[Array]:
             block = cast(block, kind)
             other = block if weights is None else scale_rows(block, weights[rows])
-            return as_float64(dense(block.T @ other))
+            return (as_float64(dense(block.T @ other)),)
 
-        return self._sum(part, GRAM_FACTOR)
-
-    def _sum(self, f: Callable[[slice, Any], Any], factor: int) -> Any:
-        """The sum of ``f(rows, block)`` over the blocks."""
-        return sum_up(self._each(f, factor))
+        return self._sum(part, GRAM_FACTOR)[0]
 
     def kernel(self, *, single: bool = False) -> Array:
         kind = "float32" if single else "float64"
@@ -194,7 +224,7 @@ class Matrix(RowBlocked):
             rows = slice(start, min(start + step, N))
             yield rows, self.data[rows]
 
-    def _each(self, f: Callable[[slice, Any], Any], factor: int = 1) -> Iterable[Any]:
+    def _each(self, f: BlockMap, factor: int = 1) -> Iterable[Any]:
         if not self.sparse:
             return super()._each(f, factor)
         parts = list(self._read(factor))
@@ -202,6 +232,9 @@ class Matrix(RowBlocked):
             return [f(*parts[0])]
         with ThreadPoolExecutor(len(parts)) as pool:
             return list(pool.map(lambda part: f(*part), parts))
+
+    def take(self, rows: np.ndarray) -> Any:
+        return take(self.data.tocsr() if self._columns else self.data, rows)
 
     def alone(self) -> AbstractContextManager[Any]:
         threaded = self.data.nnz >= THREADED if self.sparse else self._few_columns
@@ -213,9 +246,9 @@ class Matrix(RowBlocked):
         few = d <= THREADED_COLUMNS and N * d * d >= THREADED_PRODUCTS
         return few and not self.sparse and is_numpy_array(self.data)
 
-    def _sum(self, f: Callable[[slice, Any], Any], factor: int) -> Any:
+    def _sum(self, f: BlockMap, factor: int = 1) -> tuple[Any, ...]:
         count = min(threads(), self.shape[0])
-        if count == 1 or not self._few_columns:
+        if factor == 1 or count == 1 or not self._few_columns:
             return super()._sum(f, factor)
         self._counter[0] += 1
         step = block_rows(self.shape[1], self.data.itemsize, factor)
@@ -273,72 +306,3 @@ class Matrix(RowBlocked):
         values = values if is_array_api_obj(values) else np.asarray(values)
         xp = array_namespace(self.data)
         return xp.asarray(values, dtype=self.dtype, device=device(self.data))
-
-
-class Blocks(RowBlocked):
-    """A sequence of row blocks: arrays, memory maps, sparse matrices, or functions that return one.
-
-    Each block is read once per pass; a large array (a memory map, say) is walked in sub-blocks of
-    about 4 MB, so that memory stays bounded and nothing is copied or written.
-    """
-
-    def __init__(
-        self,
-        blocks: Sequence[Any],
-        *,
-        shapes: Sequence[tuple[int, int]] | None = None,
-        dtype: Any = None,
-    ) -> None:
-        if len(blocks) == 0:
-            raise ValueError("blocks is empty; give at least one row block")
-        self._blocks = [block if callable(block) else compressed(block) for block in blocks]
-        if shapes is None:
-            found = [_shape_and_dtype(self._load(block)) for block in self._blocks]
-            shapes = [shape for shape, _ in found]
-            dtype = np.result_type(*(kind for _, kind in found)) if dtype is None else dtype
-        elif dtype is None:
-            dtype = _shape_and_dtype(self._load(self._blocks[0]))[1]
-        if len(shapes) != len(self._blocks):
-            raise ValueError(
-                f"there are {len(self._blocks)} blocks and {len(shapes)} shapes; "
-                "give one shape for each block"
-            )
-        if len({columns for _, columns in shapes}) > 1:
-            raise ValueError(
-                f"the row blocks have {sorted({c for _, c in shapes})} columns; "
-                "all blocks must have the same columns"
-            )
-        self._offsets = np.cumsum([0, *(n for n, _ in shapes)])
-        super().__init__((int(self._offsets[-1]), int(shapes[0][1])), dtype)
-
-    @property
-    def sparse(self) -> bool:
-        return sp.issparse(self._load(self._blocks[0]))
-
-    @staticmethod
-    def _load(block: Any) -> Any:
-        return compressed(block()) if callable(block) else block
-
-    def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
-        d = self.shape[1]
-        for block, offset in zip(self._blocks, self._offsets[:-1], strict=True):
-            data = self._load(block)
-            step = (
-                data.shape[0] if sp.issparse(data) else block_rows(d, data.dtype.itemsize, factor)
-            )
-            for start in range(0, data.shape[0], max(step, 1)):
-                part = data if step >= data.shape[0] else data[start : start + step]
-                if not sp.issparse(part):
-                    part = np.asarray(part)
-                if part.dtype != self.dtype:
-                    part = part.astype(self.dtype)
-                yield slice(int(offset) + start, int(offset) + start + part.shape[0]), part
-
-
-def _shape_and_dtype(block: Any) -> tuple[tuple[int, int], Any]:
-    if len(block.shape) != 2:
-        raise ValueError(f"a row block has {len(block.shape)} dimension(s); expected a matrix")
-    head = block[:0]
-    return (block.shape[0], block.shape[1]), as_float(
-        head if sp.issparse(head) else np.asarray(head)
-    ).dtype

@@ -48,7 +48,7 @@ class Centered(View):
         return self.X.matmul(W) - cross(self.center, W)
 
     def rmatmul(self, H: Array) -> Array:
-        total = namespace(H).sum(H, axis=0, keepdims=True)
+        total = self.here(namespace(H).sum(H, axis=0, keepdims=True))
         return self.X.rmatmul(H) - self.center @ total
 
     def sweep(self, W: Array, row_map: RowMap | None = None) -> Any:
@@ -75,18 +75,17 @@ class Centered(View):
         xp = namespace(norms)
         wide = xp.astype(norms, xp.float64, copy=False)  # squares of float32 might overflow
         square = wide**2 - 2 * projection + gram(self.center)[0, 0]
-        return xp.astype(xp.sqrt(xp.clip(square, 0.0, None)), norms.dtype, copy=False)
+        return self.held(xp.astype(xp.sqrt(xp.clip(square, 0.0, None)), norms.dtype, copy=False))[0]
 
     def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
-        c, s = self.center, self._total
-        w = self.asarray(np.ones(self.shape[0])) if weights is None else weights
+        c, s, mass = self.center, self._total, float(self.shape[0])
         if s is None or weights is not None:
-            s = self.X.rmatmul(w[:, None])
-        mass = float(namespace(w).sum(w))
+            w = self.asarray(np.ones(self.shape[0])) if weights is None else weights
+            s, mass = self.X.rmatmul(w[:, None]), float(namespace(w).sum(w))
         return self.X.gram(weights, single=single) - c @ s.T - s @ c.T + mass * (c @ c.T)
 
     def kernel(self, *, single: bool = False) -> Array:
-        projection = self.X.matmul(self.center)
+        projection = self.here(self.X.matmul(self.center))
         return self.X.kernel(single=single) - projection - projection.T + gram(self.center)
 
 
@@ -97,8 +96,8 @@ class Weighted(View):
         super().__init__(X)
         self.b = b
 
-    def _scale(self, Y: Array, rows: slice = slice(None)) -> Array:
-        return self.b[rows][:, None] * Y
+    def _scale(self, Y: Array) -> Array:
+        return self.b[:, None] * Y
 
     def matmul(self, W: Array) -> Array:
         return self._scale(self.X.matmul(W))
@@ -107,23 +106,25 @@ class Weighted(View):
         return self.X.rmatmul(self._scale(H))
 
     def sweep(self, W: Array, row_map: RowMap | None = None) -> Any:
+        b = self.b
+
         def weighted(Y: Array, rows: slice) -> Any:
-            Y = self._scale(Y, rows)
-            H, sums = split(row_map(Y, rows)) if row_map else (Y, ())
-            H = self._scale(H, rows)
-            return (H, *sums) if sums else H
+            scale = b[rows][:, None]
+            H, sums = split(row_map(scale * Y, rows)) if row_map else (scale * Y, ())
+            return (scale * H, *sums) if sums else scale * H
 
         return self.X.sweep(W, weighted)
 
     def row_norms(self) -> Array:
-        return namespace(self.b).abs(self.b) * self.X.row_norms()
+        return self.held(namespace(self.b).abs(self.b) * self.X.row_norms())[0]
 
     def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
         b2 = self.b**2
         return self.X.gram(b2 if weights is None else b2 * weights, single=single)
 
     def kernel(self, *, single: bool = False) -> Array:
-        return self._scale(self._scale(self.X.kernel(single=single)).T)
+        b = self.here(self.b)
+        return b[:, None] * self.X.kernel(single=single) * b[None, :]
 
     def todense(self) -> Array:
         return self._scale(self.X.todense())

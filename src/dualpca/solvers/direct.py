@@ -8,7 +8,7 @@ import numpy as np
 import scipy.linalg
 from array_api_compat import device, is_numpy_array
 
-from ..linalg import Array, column_norms, eigh, namespace, to_numpy
+from ..linalg import Array, column_norms, eigh, namespace, on_gpu, to_numpy
 from ..operators import Kernel, Operator
 from .certificate import relative_shortfall, unseen
 from .krylov import LOOSE, ROUNDING, Krylov
@@ -89,10 +89,10 @@ def _eigenpairs(
 ) -> tuple[Array, np.ndarray, np.ndarray]:
     """Leading eigenvectors of C, at least s, with Ritz values and residuals, some of them beyond s.
 
-    Few of many by Krylov on ``work``, which is C or its rounding; else by LAPACK.
+    Few of many by Krylov on ``work``, which is C or its rounding; else by LAPACK, or its like on a GPU.
     """
     xp, n = namespace(C), C.shape[0]
-    if tol > 0 and n >= KRYLOV_SIDE and s <= KRYLOV_SHARE * n:
+    if tol > 0 and n >= KRYLOV_SIDE and s <= KRYLOV_SHARE * n and not on_gpu(C):
         found = Krylov()(Kernel.from_matrix(work).T, s, tol=krylov_aim(tol), seed=seed)
         if found.converged:
             return found.V, found.all_theta, found.all_residuals

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..linalg import Array, column_norms, eigh, fix_signs, namespace, norm, orthonormalize
 from ..operators import Operator
 
-__all__ = ["Found", "Ritz", "rayleigh_ritz"]
+__all__ = ["Found", "Ritz", "rayleigh_ritz", "ritz_pairs"]
 
 
 def relative_residual(residuals: Array, theta: Array) -> float:
@@ -55,7 +55,11 @@ def rayleigh_ritz(X: Operator, W: Array) -> Ritz:
     One pass over the data, for explicit W. The small matrix is accumulated from XW in float64, so
     that float32 data loses nothing to squaring.
     """
-    Q = orthonormalize(W)
+    return ritz_pairs(X, orthonormalize(W))[0].signed()
+
+
+def ritz_pairs(X: Operator, Q: Array) -> tuple[Ritz, Array]:
+    """:func:`rayleigh_ritz` of an orthonormal Q, with signs as they come; and ``X^T X V``."""
     xp = namespace(Q)
 
     def row_map(Y: Array, rows: slice) -> tuple[Array, Array]:
@@ -70,6 +74,5 @@ def rayleigh_ritz(X: Operator, W: Array) -> Ritz:
     theta, P = eigh(S)
     theta = xp.astype(xp.clip(theta, 0.0, None), Q.dtype, copy=False)
     P = xp.astype(P, Q.dtype, copy=False)
-    V = Q @ P
-    R = Z @ P - V * theta[None, :]
-    return Ritz(V, theta, column_norms(R)).signed()
+    V, Z = Q @ P, Z @ P
+    return Ritz(V, theta, column_norms(Z - V * theta[None, :])), Z

@@ -1,16 +1,20 @@
-"""The leading singular subspace by Krylov: either side, and float32 passes for float64 data."""
+"""The leading singular subspace by Krylov or Chebyshev: either side, and passes at less precision."""
 
 from __future__ import annotations
 
 import math
 
-from ..linalg import Array, namespace
+import numpy as np
+
+from ..linalg import Array, namespace, on_gpu
 from ..operators import Operator
+from ..operators.tf32 import Tf32
+from .chebyshev import Chebyshev
 from .direct import right_from_left
 from .krylov import ROUNDING, Krylov, KrylovResult
 from .ritz import Found, Ritz, rayleigh_ritz
 
-__all__ = ["by_krylov", "mixed_scale"]
+__all__ = ["by_chebyshev", "by_krylov", "mixed_scale"]
 
 #: float32 passes serve float64 data down to this ``tol``; below it most steps are in float64 anyway.
 MIXED_TOL = 1e-8
@@ -48,6 +52,28 @@ def by_krylov(
     found = Krylov(max_steps=max_steps - first.steps)(_small(X), s, tol=tol, seed=seed, start=start)
     steps = first.steps + found.steps
     return Found(_ritz(X, found, tol), found.shortfall, steps, "float32, then float64")
+
+
+def by_chebyshev(
+    X: Operator, s: int, *, tol: float, max_steps: int, seed: int, scale: float | None = None
+) -> Found:
+    """The s leading right singular vectors of X by Chebyshev filters on its smaller side.
+
+    On a GPU the filters are in TF32, of ``scale X`` in float32 where X is float64; Rayleigh-Ritz
+    passes in the precision of X measure what they reached.
+    """
+    narrow = (X.single(scale) if scale is not None else None) or X
+    gpu = "float32" in str(narrow.dtype) and on_gpu(narrow.asarray(np.zeros((1, 1))))
+    fast = Tf32(narrow) if gpu else narrow
+    found = Chebyshev(max_steps)(
+        _small(X), s, tol=tol, seed=seed, fast=None if fast is X else _small(fast)
+    )
+    kind = "tf32" if gpu else str(narrow.dtype)
+    note = str(X.dtype) if fast is X else f"{kind} and {X.dtype}"
+    ritz = found.ritz.leading(s)
+    if X.shape[1] > X.shape[0]:
+        ritz = _measured(X, ritz.V)
+    return Found(ritz, found.shortfall, found.steps, note.replace("torch.", ""))
 
 
 def _small(X: Operator) -> Operator:

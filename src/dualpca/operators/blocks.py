@@ -1,0 +1,164 @@
+"""A sequence of row blocks, in memory or not, read once per pass."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ._blocks import block_rows
+from .rows import RowBlocked
+from .sources import BLOCK, FunctionSource, Source, ahead, float_type, source_of
+
+#: Bytes a second that files are taken to be read at (docs/scaling.md has what was measured).
+READING = 1e9
+
+
+class Blocks(RowBlocked):
+    """A sequence of row blocks, each read once per pass; nothing is copied or written.
+
+    What lies in a file, or is computed by a function, is read in a thread while the products with
+    the block before are computed.
+
+    Parameters
+    ----------
+    blocks : sequence
+        Arrays, ``numpy.memmap``, scipy.sparse matrices, ``zarr.Array``, ``h5py.Dataset``, Arrow
+        tables, record batches and IPC files, Parquet files and data sets of pyarrow, or functions
+        without arguments that return one of these.
+    shapes : sequence of (rows, columns), optional
+        The shapes of all blocks. Without them each function is called once to learn its shape.
+    dtype : data type, optional
+        float32 or float64; the widest among the blocks where it is not given.
+    block_bytes : int, default 32 MiB
+        How much is read at a time. Memory stays below about three times this: what is being read,
+        what is computed on, and what was. A record batch, a few row groups of Parquet, a compressed
+        chunk and the block that a function returns come on top, as they are only had whole.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca import Blocks
+    >>> X = Blocks([np.ones((2, 3)), lambda: np.zeros((4, 3))])
+    >>> X.shape
+    (6, 3)
+    >>> X.take([1, 2])
+    array([[1., 1., 1.],
+           [0., 0., 0.]])
+    """
+
+    def __init__(
+        self,
+        blocks: Sequence[Any],
+        *,
+        shapes: Sequence[tuple[int, int]] | None = None,
+        dtype: Any = None,
+        block_bytes: int = BLOCK,
+    ) -> None:
+        if len(blocks) == 0:
+            raise ValueError("blocks is empty; give at least one row block")
+        if not block_bytes > 0:
+            raise ValueError(
+                f"block_bytes={block_bytes!r} is not positive; give some megabytes, such as 2**25"
+            )
+        if shapes is not None and len(shapes) != len(blocks):
+            raise ValueError(
+                f"there are {len(blocks)} blocks and {len(shapes)} shapes; "
+                "give one shape for each block"
+            )
+        self._sources = _sources(blocks, shapes, dtype)
+        self._block_bytes = int(block_bytes)
+        self._offsets = np.cumsum([0, *(source.shape[0] for source in self._sources)])
+        columns = sorted({source.shape[1] for source in self._sources})
+        if len(columns) > 1:
+            raise ValueError(
+                f"the row blocks have {columns} columns; all blocks must have the same columns"
+            )
+        shape = (int(self._offsets[-1]), columns[0])
+        if 0 in shape:
+            raise ValueError(f"the data has shape {shape}; give at least one row and one column")
+        if dtype is None:
+            dtype = np.result_type(*(source.dtype for source in self._sources))
+        super().__init__(shape, float_type(dtype))
+        #: the names of the columns, where the data has any
+        self.names = self._sources[0].names
+        for source in self._sources:
+            if source.names != self.names:
+                raise ValueError(
+                    f"the row blocks have columns named {self.names} and {source.names}; "
+                    "all blocks must have the same columns in the same order"
+                )
+            source.advise(self._block_bytes)
+
+    @property
+    def sparse(self) -> bool:
+        return self._sources[0].sparse
+
+    @property
+    def waiting(self) -> float:
+        files = (source for source in self._sources if source.slow)
+        return sum(math.prod(f.shape) * f.dtype.itemsize for f in files) / READING
+
+    def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
+        read = (part for source in self._sources for part in source.read(self._block_bytes))
+        start = 0
+        for block in ahead(read) if any(source.slow for source in self._sources) else read:
+            for part in self._parts(block, factor):
+                yield slice(start, start + part.shape[0]), part
+                start += part.shape[0]
+
+    def _parts(self, block: Any, factor: int) -> Iterator[Any]:
+        """A block in parts of cache size, about equal, in the operator's dtype."""
+        N, d = block.shape
+        most = N if sp.issparse(block) else block_rows(d, self.dtype.itemsize, factor)
+        count = -(-N // max(1, most))
+        for i in range(count):
+            part = block if count == 1 else block[i * N // count : (i + 1) * N // count]
+            yield part.astype(self.dtype, copy=False)
+
+    def take(self, rows: Any) -> Any:
+        """The rows with these sorted indices, as one array or CSR matrix.
+
+        Read are these rows of arrays and memory maps, the chunks that hold them of zarr and HDF5,
+        and all rows up to the last of them of Arrow and Parquet.
+        """
+        rows = np.asarray(rows, dtype=np.int64)
+        N = self.shape[0]
+        if len(rows) == 0 or rows[0] < 0 or rows[-1] >= N or np.any(np.diff(rows) < 0):
+            raise ValueError(
+                f"rows={rows} are not sorted indices from 0 to {N - 1}; give np.sort(rows)"
+            )
+        cuts = np.searchsorted(rows, self._offsets)
+        found = [
+            source.take(rows[start:stop] - offset).astype(self.dtype, copy=False)
+            for source, offset, start, stop in zip(
+                self._sources, self._offsets[:-1], cuts[:-1], cuts[1:], strict=True
+            )
+            if stop > start
+        ]
+        if len(found) == 1:
+            return found[0]
+        return sp.vstack(found, format="csr") if sp.issparse(found[0]) else np.concatenate(found)
+
+
+def _sources(
+    blocks: Sequence[Any], shapes: Sequence[tuple[int, int]] | None, dtype: Any
+) -> list[Source]:
+    if shapes is None:
+        return [source_of(block) for block in blocks]
+    sources: list[Source] = []
+    for block, shape in zip(blocks, shapes, strict=True):
+        if callable(block):
+            sources.append(FunctionSource(block, shape, dtype))
+            dtype = sources[0].dtype  # one function is called to learn it
+            continue
+        sources.append(source_of(block))
+        if sources[-1].shape != tuple(shape):
+            raise ValueError(
+                f"shapes has {tuple(shape)} for a block of shape {sources[-1].shape}; "
+                "give the shape of each block, or no shapes"
+            )
+    return sources

@@ -1,0 +1,120 @@
+"""The Dask scheduler that is active: who holds which block, and results, or word that it is gone."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
+from typing import Any
+
+import dask
+from dask.base import get_scheduler
+from dask.system import CPU_COUNT
+
+#: Seconds without a worker, or without an answer from the scheduler, after which it counts as gone.
+PATIENCE = 30.0
+
+#: Seconds between looks at the cluster while it computes.
+LOOK = 5.0
+
+
+def active_client() -> Any:
+    """The client of a cluster where that is the active scheduler, else None."""
+    client: Any = getattr(get_scheduler(), "__self__", None)
+    if "distributed" not in sys.modules or not hasattr(client, "scheduler_info"):
+        return None
+    if client.status == "closed":
+        raise _gone(client, "is gone: its Client is closed")
+    return client
+
+
+def workers() -> int:
+    """How many threads the scheduler computes with."""
+    client = active_client()
+    if client is None:
+        return int(dask.config.get("num_workers", None) or CPU_COUNT)
+    return max(1, sum(_ask(client, client.scheduler.ncores).values()))
+
+
+def is_held(X: Any) -> bool:
+    """Whether X is made of what was persisted on a cluster."""
+    if "distributed" not in sys.modules:
+        return False
+    from distributed import futures_of
+
+    return bool(futures_of(X))
+
+
+def holders(X: Any) -> list[Any]:
+    """For each row block the worker that holds it; None where it is yet to be computed.
+
+    "" stands for blocks that are made of what is held.
+    """
+    client = active_client()
+    keys = [row[0] for row in X.__dask_keys__()]
+    if not is_held(X):
+        return [None] * len(keys)
+    from distributed import futures_of, wait
+
+    futures = {future.key: future for future in futures_of(X)}
+    if client is None:
+        raise RuntimeError(
+            "X was persisted on a Dask cluster that is gone, or is not the active scheduler; connect a "
+            "Client to it, or make X anew"
+        )
+    if any(key not in futures for key in keys):
+        return [""] * len(keys)
+    with _watched(client):
+        wait(list(futures.values()))
+    homes = _ask(client, client.scheduler.who_has, keys=keys)
+    return [min(homes.get(key, ()), default="") for key in keys]
+
+
+def compute(value: Any) -> Any:
+    """The value of a delayed object, from whatever scheduler is active."""
+    client = active_client()
+    if client is None:
+        return dask.compute(value, optimize_graph=False)[0]
+    future = client.compute(value, optimize_graph=False)
+    alone = time.monotonic()
+    with _watched(client):
+        while True:
+            try:
+                return future.result(timeout=LOOK)
+            except TimeoutError:
+                if future.status not in ("pending", "cancelled"):
+                    return future.result()  # the error was of the task
+            if client.status != "running":
+                raise _gone(client, "does not answer")
+            if _ask(client, client.scheduler.ncores):
+                alone = time.monotonic()
+            elif time.monotonic() - alone > PATIENCE:
+                future.cancel()
+                raise _gone(client, f"has had no worker for {PATIENCE:.0f} s")
+
+
+@contextmanager
+def _watched(client: Any) -> Iterator[None]:
+    """Lost results come as word of the cluster that lost them."""
+    try:
+        yield
+    except CancelledError as error:
+        raise _gone(client, "was lost while it computed") from error
+
+
+def _ask(client: Any, question: Any, **what: Any) -> Any:
+    """An answer of the scheduler, within PATIENCE."""
+    try:
+        return client.sync(question, callback_timeout=PATIENCE, **what)
+    except (TimeoutError, OSError) as error:
+        raise _gone(client, "does not answer") from error
+
+
+def _gone(client: Any, why: str) -> RuntimeError:
+    where = getattr(client.scheduler, "address", None) or "a closed connection"
+    return RuntimeError(
+        f"the Dask cluster at {where} {why}; start it again, connect a new Client, persist the data "
+        "there and fit again"
+    )
