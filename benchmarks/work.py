@@ -78,8 +78,11 @@ class CountedMatrix(Matrix):
         return super().sweep(W, row_map)
 
     def column_sums(self, *args: Any, **options: Any) -> Any:
-        self.work.add(1)
-        return super().column_sums(*args, **options)
+        before = self.passes
+        found = super().column_sums(*args, **options)
+        if self.passes > before:  # else they were kept
+            self.work.add(1)
+        return found
 
     def single(self, *args: Any, **options: Any) -> Any:
         """The float32 copy that a solver may work on; making it takes no product."""

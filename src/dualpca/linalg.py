@@ -26,12 +26,14 @@ __all__ = [
     "inner",
     "invert_lower",
     "is_implicit",
+    "largest",
     "map_singular_values",
     "max_abs",
     "namespace",
     "norm",
     "on_gpu",
     "orthonormalize",
+    "over_blocks",
     "residual",
     "right_singular",
     "seen",
@@ -39,6 +41,7 @@ __all__ = [
     "singular_values",
     "standard_normal",
     "to_numpy",
+    "total",
 ]
 
 
@@ -81,9 +84,41 @@ def to_numpy(A: Array) -> np.ndarray:
 SEEN = 100_000
 
 
+def over_blocks(A: Array, f: Callable[[int, Array], Any]) -> list[Any]:
+    """``f(i, block)`` for the i-th block of A where its rows are spread, else ``f(0, A)`` alone."""
+    spread = getattr(A, "over_blocks", None)
+    return spread(f) if spread else [f(0, A)]
+
+
+def total(A: Array) -> float:
+    """The sum of all entries, in float64."""
+    return sum(over_blocks(A, lambda i, block: float(_wide_sum(block))))
+
+
+def _wide_sum(A: Array) -> Any:
+    xp = array_namespace(A)
+    return xp.sum(xp.astype(A, xp.float64, copy=False))
+
+
+def largest(A: Array) -> float:
+    """The largest entry."""
+    return max(over_blocks(A, lambda i, block: float(array_namespace(block).max(block))))
+
+
 def seen(A: Array) -> np.ndarray:
     """A on the host; of rows that are spread over a cluster, a sample, the same ones each time."""
-    return to_numpy(A[seen_rows(A)] if is_dask_array(A) and A.shape[0] > SEEN else A)
+    if not is_dask_array(A):
+        return to_numpy(A)
+    rows = seen_rows(A)
+    if not hasattr(A, "over_blocks"):
+        return to_numpy(A[rows] if len(rows) < A.shape[0] else A)
+    starts = np.cumsum([0, *A.chunks[0]])
+
+    def some(i: int, block: Array) -> np.ndarray:
+        first, last = np.searchsorted(rows, starts[i : i + 2])
+        return to_numpy(block)[rows[first:last] - starts[i]]
+
+    return np.concatenate(over_blocks(A, some))
 
 
 def seen_rows(A: Array) -> np.ndarray:

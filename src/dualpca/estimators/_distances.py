@@ -61,16 +61,37 @@ def between(size: Array, Y: Array) -> Array:
 
 @dataclass(frozen=True)
 class Measured:
-    """The rows beside a subspace: scores, distances, and the bulk of the distances of good rows."""
+    """The rows beside a subspace: scores, distances, and the bulk of the distances of good rows.
+
+    ``some_scores`` and ``some_orthogonal`` are those on the host, of a sample where rows are spread.
+    """
 
     center: np.ndarray
     V: Array
     scores: Array
     orthogonal: Array
+    some_scores: np.ndarray
+    some_orthogonal: np.ndarray
     location: float
     scale: float
     floor: float
     counted: np.ndarray | None = None
+
+    @classmethod
+    def of(
+        cls,
+        center: np.ndarray,
+        V: Array,
+        scores: Array,
+        orthogonal: Array,
+        weights: Array | None,
+        floor: float = 0.0,
+        counted: np.ndarray | None = None,
+    ) -> Measured:
+        """With the bulk of these distances."""
+        some, apart = seen(scores).astype(float), seen(orthogonal).astype(float)
+        location, scale = bulk(apart, some, None if weights is None else seen(weights))
+        return cls(center, V, scores, orthogonal, some, apart, location, scale, floor, counted)
 
     def cutoff(self, q: float) -> float:
         """The q-quantile of the orthogonal distances of good rows, not below rounding."""
@@ -79,7 +100,7 @@ class Measured:
     @property
     def flat(self) -> bool:
         """Whether no row leaves the subspace, so that distances from it tell nothing."""
-        some = seen(self.orthogonal)
+        some = self.some_orthogonal
         return float((some if self.counted is None else some[self.counted]).max()) <= self.floor
 
 
@@ -89,11 +110,9 @@ def measure(
     """Scores and distances of all rows: one pass."""
     scores, orthogonal = scores_and_distances(shifted(X, center), V)
     scores, orthogonal = X.held(scores, orthogonal)
-    mass = None if weights is None else seen(weights)
-    location, scale = bulk(seen(orthogonal).astype(float), seen(scores).astype(float), mass)
     eps = float(namespace(V).finfo(V.dtype).eps)
     floor = 64 * (eps * spread + np.finfo(float).eps * float(np.linalg.norm(center)))
-    return Measured(center, V, scores, orthogonal, location, scale, floor)
+    return Measured.of(center, V, scores, orthogonal, weights, floor)
 
 
 def robust_scatter(
@@ -160,11 +179,11 @@ class Components:
 
 def ordered(found: Measured, q: float, weights: Array | None, fixed: bool) -> Components:
     """The eigenvectors of the robust scatter of the scores of good rows."""
-    orthogonal = seen(found.orthogonal).astype(float)
+    orthogonal = found.some_orthogonal
     good = orthogonal <= max(found.cutoff(q), float(orthogonal.min()))
     good = good if found.counted is None else good & found.counted
     mass = None if weights is None else seen(weights)[good]
-    scores = seen(found.scores).astype(float)
+    scores = found.some_scores
     location, covariance = robust_scatter(scores[good], mass, fixed)
     variances, P = np.linalg.eigh(covariance)
     V0 = to_numpy(found.V).astype(float)

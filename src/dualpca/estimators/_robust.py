@@ -163,7 +163,7 @@ def weighted_mean(problem: DCProblem, scales: Array | None, W: Array) -> tuple[A
 
     total, mass = problem.X.sweep(W, row_map)
     if spread:
-        (weights,) = problem.X.held(F.weights(problem.X @ W))
+        (weights,) = problem.X.held(problem.X.rowwise(W, F.weights))
     else:
         weights = np.concatenate([found[first] for first in sorted(found)]).astype(float)
     return total / float(mass) if float(mass) > 0 else total, weights

@@ -20,7 +20,6 @@ from ._distances import Measured, between
 from ._robust import GUARD, average_loss, fit_rows, row_scales, scaled_loss
 from ._start import as_starts, best_start, number_of_components, spatial_median, typical_size
 from ._subspace import principal_axes, warn_above
-from ._univariate import bulk
 
 #: Rows of the sample that starts see: its kernel matrix is decomposed.
 ROWS = 1000
@@ -98,12 +97,9 @@ def measure_kernel(
     view = about(K, a)
     scores = view @ K.rmatmul(K.asarray(A))
     orthogonal = apart(view.row_norms(), scores)
-    location, scale = bulk(
-        np.asarray(orthogonal, dtype=float), np.asarray(scores, dtype=float), weights
-    )
     floor = 8 * float(np.sqrt(np.finfo(K.dtype).eps)) * spread
     counted = None if weights is None else weights > 0
-    return Measured(a, A, scores, orthogonal, location, scale, floor, counted)
+    return Measured.of(a, A, scores, orthogonal, weights, floor, counted)
 
 
 def apart(norms: np.ndarray, scores: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..features import feature_operator
-from ..linalg import Array, seen
+from ..linalg import Array
 from ..operators import is_streamed
 from ._data import check_number, checked_weights, seed
 from ._distances import Measured, ordered
@@ -19,7 +19,7 @@ from ._outliers import OutlierScoresMixin, score_distances
 from ._robust import warn_of_doubt
 from ._robust_kernel import apart, fit_kernel
 from ._start import STARTS
-from ._univariate import bulk, chi2_quantile
+from ._univariate import chi2_quantile
 from .robust_pca import MAP, ROBUST_CONSTRAINTS, RobustPCA
 
 __all__ = ["RobustKernelPCA"]
@@ -218,10 +218,8 @@ class RobustKernelPCA(
         T, rest = self.pca_._scores(operator), self._unspanned(X, operator)
         orthogonal = np.hypot(self.pca_.orthogonal_distances_, rest)
         T, orthogonal = operator.held(T, orthogonal)
-        mass = None if weights is None else seen(weights)
-        location, scale = bulk(seen(orthogonal).astype(float), seen(T).astype(float), mass)
         pca = self.pca_
-        return Measured(pca._origin, pca.components_.T, T, orthogonal, location, scale, 0.0)
+        return Measured.of(pca._origin, pca.components_.T, T, orthogonal, weights)
 
     def _unspanned(self, X: Any, operator: Any) -> Any:
         """``sqrt(k(x, x) - ||phi(x)||^2)``: how far a row is from the span of the landmarks."""

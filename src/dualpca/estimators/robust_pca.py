@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 
-from ..linalg import Array, to_numpy
+from ..linalg import Array, largest, to_numpy
 from ..losses import LOSSES, Loss, as_loss
 from ..operators import Centered
 from ..operators.rows import RowBlocked
@@ -268,10 +268,12 @@ class RobustPCA(LinearOutliersMixin, CovarianceMixin, ScoresMixin, BaseEstimator
             return mean_loss(sample, self.loss_, start, center - data.origin, W, self.normalize)
 
         found = measured(center, fit.W)
-        good = found.orthogonal <= found.cutoff(self.quantile)
+        cut = found.cutoff(self.quantile)
+        good = found.orthogonal <= cut
         good = good if rows.spread else to_numpy(good)
+        share = float((found.some_orthogonal <= cut).mean())
         self.refitted_ = False
-        if self.refit and not found.flat and good.sum() > 2 * s:
+        if self.refit and not found.flat and share * rows.shape[0] > 2 * s:
             new = refit(
                 rows,
                 good,
@@ -331,12 +333,12 @@ class RobustPCA(LinearOutliersMixin, CovarianceMixin, ScoresMixin, BaseEstimator
     ) -> None:
         """What there is to say of each training row, those of weight 0 included."""
         self.n_samples_ = whole.shape[0]
-        by_row = weights / max(float(weights.max()), 1e-300)
+        by_row = weights / max(largest(weights), 1e-300)
         if present is not None:
             by_row, some = np.zeros(self.n_samples_), by_row
             by_row[present] = some
             self._flag(found, *self._distances(whole))
-        (self.weights_,) = whole.held(whole.as_rows(by_row))
+        self.weights_, self.outliers_ = whole.held(whole.as_rows(by_row), self.outliers_)
         self.n_passes_ = whole.passes
 
     def __sklearn_tags__(self) -> Any:

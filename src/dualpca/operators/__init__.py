@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from array_api_compat import is_array_api_obj
 
+from ..linalg import total as total_of
 from .base import Operator
 from .blocks import Blocks
 from .derived import Selected
@@ -94,7 +95,7 @@ def centered(X: Operator, weights: Any = None) -> Operator:
         mean = X.rmatmul(X.asarray(np.full((N, 1), 1.0 / N)))
         return Centered(X, mean, mean * float(N))
     narrow = "float32" in str(X.dtype)
-    mass = N if weights is None else float(weights.sum())
+    mass = N if weights is None else total_of(weights)
     for exact in (False, True) if narrow else (True,):
         total, energy = X.column_sums(weights, exact=exact)
         mean = total / mass

@@ -9,7 +9,7 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
-from ..linalg import Array
+from ..linalg import Array, over_blocks
 
 RowMap = Callable[[Array, slice], Any]
 
@@ -17,6 +17,11 @@ RowMap = Callable[[Array, slice], Any]
 def split(mapped: Any) -> tuple[Array, tuple[Any, ...]]:
     """What a row map returned: H, or H followed by quantities to be summed over the rows."""
     return (mapped[0], tuple(mapped[1:])) if isinstance(mapped, tuple) else (mapped, ())
+
+
+def _sum_of_squares(norms: Array) -> float:
+    xp = array_namespace(norms)
+    return float(xp.sum(xp.astype(norms, xp.float64, copy=False) ** 2))
 
 
 class Operator(ABC):
@@ -74,15 +79,17 @@ class Operator(ABC):
         ``X^T H``. None is the identity.
         """
 
+    def rowwise(self, W: Array, f: RowMap) -> Array:
+        """``f(X W, rows)``, a number for each row, where these are spread: one pass."""
+        raise TypeError(f"the rows of {self!r} are not spread over a cluster")
+
     @abstractmethod
     def row_norms(self) -> Array:
         """``||X_i||`` for each row."""
 
     def energy(self) -> float:
         """``||X||_F^2``."""
-        norms = self.row_norms()
-        xp = array_namespace(norms)
-        return float(xp.sum(xp.astype(norms, xp.float64, copy=False) ** 2))
+        return sum(over_blocks(self.row_norms(), lambda i, norms: _sum_of_squares(norms)))
 
     @abstractmethod
     def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:

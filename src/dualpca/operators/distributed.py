@@ -8,7 +8,6 @@ import pickle
 from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import pairwise
-from operator import getitem
 from typing import Any
 
 import cloudpickle
@@ -35,6 +34,7 @@ from ._blocks import (
 from .blocks import READING
 from .chunks import column_names, whole_rows
 from .cluster import active_client, compute, holders, workers
+from .row_arrays import RowArrays
 from .rows import BlockMap, RowBlocked
 
 #: Tasks a thread of the scheduler and pass: enough for the last ones to find all threads at work.
@@ -45,9 +45,6 @@ BATCH_BYTES = 128 * 2**20
 
 #: Seconds that a pass waits for the scheduler.
 SCHEDULING = 0.05
-
-#: Arrays with as many rows as the data are kept beside it up to this number.
-KEPT = 8
 
 #: Results are summed by so many at a time.
 BRANCHES = 8
@@ -196,9 +193,9 @@ class Distributed(RowBlocked):
             kind = "is masked" if first.ndim == 2 else f"has {first.ndim} dimension(s)"
             raise ValueError(f"a block of X {kind}; give matrices of numbers, filled where masked")
         self._sparse = sp.issparse(first)  # what X says of itself may be wrong
-        self._kept: dict[str, list[Delayed]] = {}
         super().__init__((int(self._starts[-1]), int(X.shape[1])), as_float(first[:0]).dtype)
         self._members = self._grouped()
+        self._arrays = RowArrays(self._rows, self._members)
         self._groups = self._hold()
 
     def __reduce__(self) -> Any:
@@ -261,21 +258,10 @@ class Distributed(RowBlocked):
             groups.append(delayed(group, traverse=False))
         return list(dask.persist(*groups, optimize_graph=False))
 
-    def _parts(self, array: Any) -> list[Delayed]:
-        """The rows of an array that go with each group, kept by the scheduler."""
-        if array.name not in self._kept:
-            chunks = (self._rows, *((n,) for n in array.shape[1:]))
-            blocks = array.rechunk(chunks).to_delayed(optimize_graph=False).ravel()
-            lists = [delayed(list, pure=False)([blocks[i] for i in m]) for m in self._members]
-            self._kept[array.name] = list(dask.persist(*lists, optimize_graph=False))
-            while len(self._kept) > KEPT:
-                del self._kept[next(iter(self._kept))]
-        return self._kept[array.name]
-
     def _tasks(self, task: Any, f: BlockMap, factor: int) -> list[Delayed]:
         self._counter[0] += 1
         message = Message(f)
-        spread = [self._parts(array) for array in message.spread]
+        spread = [self._arrays.kept(array) for array in message.spread]
         sent = delayed(message, pure=False, traverse=False)
         return [
             delayed(task, pure=False)(group, sent, self.dtype, factor, *carried)
@@ -292,17 +278,8 @@ class Distributed(RowBlocked):
             return compute(parts[0])
 
     def _stack(self, f: BlockMap, columns: int | None = None) -> Array:
-        found: list[Any] = [None] * len(self._rows)
-        for members, rows in zip(self._members, self._tasks(rows_of, f, 1), strict=True):
-            for place, i in enumerate(members):
-                found[i] = delayed(getitem, pure=False)(rows, place)
         width = () if columns is None else (columns,)
-        meta = np.empty((0,) * (1 + len(width)), dtype=self.dtype)
-        arrays = [
-            da.from_delayed(block, shape=(int(n), *width), dtype=self.dtype, meta=meta)
-            for block, n in zip(found, self._rows, strict=True)
-        ]
-        return da.concatenate(arrays)
+        return self._arrays.array(self._tasks(rows_of, f, 1), width, self.dtype)
 
     def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
         """Each block in turn, brought to this process."""
@@ -323,8 +300,7 @@ class Distributed(RowBlocked):
         return sp.vstack(found, format="csr") if self.sparse else stack(list(map(to_numpy, found)))
 
     def held(self, *arrays: Array) -> tuple[Array, ...]:
-        # What is fused depends on what else is asked for; one name must stand for one task.
-        return dask.persist(*arrays, optimize_graph=False)
+        return self._arrays.hold(*arrays)
 
     def row_norms(self) -> Array:
         if self._norms is None:

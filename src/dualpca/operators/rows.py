@@ -108,6 +108,9 @@ class RowBlocked(Operator):
         total = self._sum(part)
         return total if len(total) > 1 else total[0]
 
+    def rowwise(self, W: Array, f: RowMap) -> Array:
+        return self._stack(lambda rows, block: f(block @ W, rows))
+
     def row_norms(self) -> Array:
         if self._norms is None:
             self._norms = self._stack(lambda rows, block: row_norms(block))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..linalg import Array, cross, gram, namespace
+from ..linalg import total as sum_of
 from .base import Operator, RowMap, View, split
 from .rows import Matrix
 
@@ -62,6 +63,10 @@ class Centered(View):
         Z = Z - self.center @ total
         return (Z, *sums) if sums else Z
 
+    def rowwise(self, W: Array, f: RowMap) -> Array:
+        shift = cross(self.center, W)
+        return self.X.rowwise(W, lambda Y, rows: f(Y - shift, rows))
+
     def todense(self) -> Array:
         return self.X.todense() - self.center.T
 
@@ -81,7 +86,7 @@ class Centered(View):
         c, s, mass = self.center, self._total, float(self.shape[0])
         if s is None or weights is not None:
             w = self.asarray(np.ones(self.shape[0])) if weights is None else weights
-            s, mass = self.X.rmatmul(w[:, None]), float(namespace(w).sum(w))
+            s, mass = self.X.rmatmul(w[:, None]), sum_of(w)
         return self.X.gram(weights, single=single) - c @ s.T - s @ c.T + mass * (c @ c.T)
 
     def kernel(self, *, single: bool = False) -> Array:
@@ -114,6 +119,10 @@ class Weighted(View):
             return (scale * H, *sums) if sums else scale * H
 
         return self.X.sweep(W, weighted)
+
+    def rowwise(self, W: Array, f: RowMap) -> Array:
+        b = self.b
+        return self.X.rowwise(W, lambda Y, rows: f(b[rows][:, None] * Y, rows))
 
     def row_norms(self) -> Array:
         return self.held(namespace(self.b).abs(self.b) * self.X.row_norms())[0]
