@@ -74,6 +74,11 @@ class Group:
             yield rows.start, block
 
 
+def head(block: Any) -> Any:
+    """No rows of a block, which tell what kind of block it is."""
+    return compressed(block)[:0] if block.ndim == 2 else block
+
+
 def hold(rows: list[slice], blocks: list[Any]) -> Group:
     """The group of blocks that are in memory."""
     return Group(rows, blocks, [])
@@ -188,7 +193,7 @@ class Distributed(RowBlocked):
         self.X = X = whole_rows(X)
         self._rows = X.chunks[0]  # none of them empty
         self._starts = np.cumsum([0, *self._rows])
-        first = compressed(compute(X.to_delayed(optimize_graph=False)[0, 0]))
+        first = compute(delayed(head, pure=False)(X.to_delayed(optimize_graph=False)[0, 0]))
         if first.ndim != 2 or np.ma.isMaskedArray(first):
             kind = "is masked" if first.ndim == 2 else f"has {first.ndim} dimension(s)"
             raise ValueError(f"a block of X {kind}; give matrices of numbers, filled where masked")
