@@ -103,7 +103,8 @@ def _streamed(estimator: Any, X: Any, *, reset: bool, rows: int) -> RowBlocked:
         _check_n_features(estimator, operator, reset=reset)
     if reset:
         operator.forget()
-        energy = operator.column_sums(keep=True)[1]
+        exact = "float32" not in str(operator.dtype)  # as centring asks for them first
+        energy = operator.column_sums(exact=exact, keep=True)[1]
         if not np.isfinite(energy):
             name = type(estimator).__name__
             operator._sum(lambda rows, block: (check_finite(name, block),))

@@ -50,7 +50,8 @@ class RowBlocked(Operator):
         self.dtype = dtype
         self._counter = [0] if counter is None else counter
         self._norms: Array | None = None
-        self._moments: tuple[Array, float] | None = None  # column_sums(), where they are kept
+        #: column_sums() where they are kept, and whether they are exact
+        self._moments: tuple[Array, float, bool] | None = None
 
     @abstractmethod
     def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
@@ -125,15 +126,15 @@ class RowBlocked(Operator):
         precision, which leaves an error of about 10 eps. ``keep`` spares those who ask again a pass.
         """
 
-        if weights is None and self._moments is not None:
-            return self._moments
+        if weights is None and self._moments is not None and self._moments[2] >= exact:
+            return self._moments[:2]
 
         def part(rows: slice, block: Any) -> tuple[Array, float]:
             return moments(block, None if weights is None else weights[rows], exact)
 
         total, energy = self._sum(part)
         if keep:
-            self._moments = total, energy
+            self._moments = total, energy, exact
         return total, energy
 
     def forget(self) -> None:

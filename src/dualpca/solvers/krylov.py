@@ -109,6 +109,12 @@ LOOSE, WIDEST, CAUTION = 1e-2, 64, 3.0
 INJECTED = 8
 
 
+def wide_block(s: int, tol: float) -> int:
+    """Columns of a block that is a little wider than s, where ``tol`` is loose; else 0."""
+    enough = 8 * -(-(s + 4) // 8)
+    return enough if tol >= LOOSE and enough <= WIDEST else 0
+
+
 def _spread(R: np.ndarray) -> float:
     """The smallest over the largest entry of the diagonal."""
     diagonal = np.abs(np.diagonal(R))
@@ -146,9 +152,8 @@ class _Run:
         probe = self.A.asarray(np.zeros((1, 1))) if start is None else start
         host = is_numpy_array(probe) or str(device(probe)) == "cpu"
         block = self.options.block or (BLOCK if host else GPU_BLOCK)
-        if self.options.block is None and start is None and self.tol >= LOOSE:
-            enough = 8 * -(-(self.s + 4) // 8)
-            block = max(block, enough) if enough <= WIDEST else block
+        if self.options.block is None and start is None:
+            block = max(block, wide_block(self.s, self.tol))
         return max(1, min(block, self.n))
 
     def _array(self, values: np.ndarray) -> Array:
