@@ -109,6 +109,8 @@ def measure(
 ) -> Measured:
     """Scores and distances of all rows: one pass."""
     scores, orthogonal = scores_and_distances(shifted(X, center), V)
+    if X.spread:  # numbers of rows are on the host of each worker
+        orthogonal = orthogonal.map_blocks(to_numpy, dtype=orthogonal.dtype)
     scores, orthogonal = X.held(scores, orthogonal)
     eps = float(namespace(V).finfo(V.dtype).eps)
     floor = 64 * (eps * spread + np.finfo(float).eps * float(np.linalg.norm(center)))

@@ -177,7 +177,9 @@ def total(*work: Any) -> tuple[Any, ...]:
 
 def rows_of(*work: Any) -> list[Any]:
     """The rows that a function makes of each block of a group."""
-    return [stack(parts) for parts in each(*work)]
+    found = (stack(parts) for parts in each(*work))
+    # Numbers of rows are for arithmetic with other such arrays, which may come from the host.
+    return [to_numpy(rows) if rows.ndim == 1 else rows for rows in found]
 
 
 class Distributed(RowBlocked):

@@ -75,7 +75,10 @@ class Centered(View):
         return self.X.single(scale, self.center) if isinstance(self.X, Matrix) else None
 
     def row_norms(self) -> Array:
-        projection = self.X.matmul(self.center)[:, 0]
+        if self.spread:
+            projection = self.X.rowwise(self.center, lambda Y, rows: Y[:, 0])
+        else:
+            projection = self.X.matmul(self.center)[:, 0]
         norms = self.X.row_norms()
         xp = namespace(norms)
         wide = xp.astype(norms, xp.float64, copy=False)  # squares of float32 might overflow
