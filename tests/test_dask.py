@@ -322,6 +322,13 @@ def test_all_workers_are_gone(processes, hasty):
     ends_within(30, slow_data(), "has had no worker for 3 s; start it again")
 
 
+def test_all_workers_are_gone_with_what_they_held(processes, hasty):
+    X = slow_data().persist()  # still being computed
+    processes.worker.kill()
+    processes.worker.wait()
+    ends_within(30, X, "has had no worker for 3 s; start it again")
+
+
 def test_all_workers_go_during_a_fit(processes, hasty):
     threading.Timer(1.5, processes.worker.kill).start()
     ends_within(30, slow_data(), "has had no worker for 3 s; start it again")

@@ -12,6 +12,7 @@ from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_n_features, validate_data
 
+from ..linalg import total
 from ..operators import Operator, Weighted, as_operator, centered, is_streamed
 from ..operators.rows import RowBlocked
 from ..operators.shifted import Shifted
@@ -117,8 +118,8 @@ def check_finite(name: str, block: Any) -> int:
     xp = array_namespace(entries)
     # One number tells in nearly every case: a sum of finite entries seldom overflows.
     with np.errstate(over="ignore", invalid="ignore"):
-        total = xp.sum(entries)
-    if not bool(xp.isfinite(total)) and not bool(xp.all(xp.isfinite(entries))):
+        all_of_it = xp.sum(entries)
+    if not bool(xp.isfinite(all_of_it)) and not bool(xp.all(xp.isfinite(entries))):
         raise ValueError(
             f"Input X contains NaN or infinity, which {name} does not accept; use an imputer such as "
             "sklearn.impute.SimpleImputer, or drop the rows"
@@ -160,15 +161,15 @@ def checked_weights(sample_weight: Any, X: Operator) -> Any:
         )
     weights = X.as_rows(given) if isinstance(X, RowBlocked) else X.asarray(given)
     xp = array_namespace(weights)
-    low, total = float(xp.min(weights)), float(xp.sum(weights))
-    if not (low >= 0 and np.isfinite(total)):
+    low, mass = float(xp.min(weights)), total(weights)
+    if not (low >= 0 and np.isfinite(mass)):
         raise ValueError(
-            f"sample_weight has the smallest entry {low} and the sum {total}; weights must be "
+            f"sample_weight has the smallest entry {low} and the sum {mass}; weights must be "
             "finite and not negative"
         )
-    if not total > 1:
+    if not mass > 1:
         raise ValueError(
-            f"sample_weight sums to {total}, the weights being zero or small; they count rows, and a "
+            f"sample_weight sums to {mass}, the weights being zero or small; they count rows, and a "
             "variance needs more than one: scale them to sum to n_samples"
         )
     return weights
@@ -183,8 +184,7 @@ def centered_rows(
     mean = Xc.center[:, 0] if center else None  # type: ignore[attr-defined]
     if weights is None:
         return Xc, mean, X.shape[0]
-    xp = array_namespace(weights)
-    return Weighted(Xc, xp.sqrt(weights)), mean, float(xp.sum(weights))
+    return Weighted(Xc, array_namespace(weights).sqrt(weights)), mean, total(weights)
 
 
 def check_energy(energy: float, X: Operator) -> None:

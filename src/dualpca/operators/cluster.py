@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
 from typing import Any
 
 import dask
@@ -66,8 +65,7 @@ def holders(X: Any) -> list[Any]:
         )
     if any(key not in futures for key in keys):
         return [""] * len(keys)
-    with _watched(client):
-        wait(list(futures.values()))
+    _until(client, lambda: wait(list(futures.values()), timeout=LOOK), lambda: False)
     homes = _ask(client, client.scheduler.who_has, keys=keys)
     return [min(homes.get(key, ()), default="") for key in keys]
 
@@ -78,30 +76,33 @@ def compute(value: Any) -> Any:
     if client is None:
         return dask.compute(value, optimize_graph=False)[0]
     future = client.compute(value, optimize_graph=False)
+
+    def done() -> bool:
+        return future.status not in ("pending", "cancelled")
+
+    return _until(client, lambda: future.result(timeout=LOOK), done)
+
+
+def _until(client: Any, result: Callable[[], Any], done: Callable[[], bool]) -> Any:
+    """The result, asked for every LOOK seconds, or word that the cluster that owes it is gone.
+
+    Where a task is ``done`` its TimeoutError is its own.
+    """
     alone = time.monotonic()
-    with _watched(client):
-        while True:
-            try:
-                return future.result(timeout=LOOK)
-            except TimeoutError:
-                if future.status not in ("pending", "cancelled"):
-                    return future.result()  # the error was of the task
-            if client.status != "running":
-                raise _gone(client, "does not answer")
-            if _ask(client, client.scheduler.ncores):
-                alone = time.monotonic()
-            elif time.monotonic() - alone > PATIENCE:
-                future.cancel()
-                raise _gone(client, f"has had no worker for {PATIENCE:.0f} s")
-
-
-@contextmanager
-def _watched(client: Any) -> Iterator[None]:
-    """Lost results come as word of the cluster that lost them."""
-    try:
-        yield
-    except CancelledError as error:
-        raise _gone(client, "was lost while it computed") from error
+    while True:
+        try:
+            return result()
+        except CancelledError as error:
+            raise _gone(client, "was lost while it computed") from error
+        except TimeoutError:
+            if done():
+                raise
+        if client.status != "running":
+            raise _gone(client, "does not answer")
+        if _ask(client, client.scheduler.ncores):
+            alone = time.monotonic()
+        elif time.monotonic() - alone > PATIENCE:
+            raise _gone(client, f"has had no worker for {PATIENCE:.0f} s")
 
 
 def _ask(client: Any, question: Any, **what: Any) -> Any:
