@@ -408,15 +408,14 @@ def test_data_is_left_as_it_was():
     assert_array_equal(X, copy)
 
 
-def test_progress(capsys):
+def test_verbose(capsys):
     X = sum(planted(40, 30, 2, 0.05))
-    model = fitted(X, progress=True)
-    shown = capsys.readouterr().err
-    assert re.fullmatch(
-        r"iteration \d+  rank 2  gap \S+  dual residual \S+ \(tol 1e-07\)  \d+\.\d s\n",
-        shown.split("\r")[-1],
-    )
-    assert shown.count("\r") == model.n_iter_
+    model = fitted(X, verbose=2)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == model.n_iter_ == len(model.convergence_)
+    found = re.match(r"PrincipalComponentPursuit: pursuit, pass (\d+), residual (\S+) ", lines[-1])
+    assert int(found[1]) == model.n_iter_
+    assert_allclose(float(found[2]), max(model.gap_, model.dual_residual_), rtol=0.06)
     fitted(X)
     assert capsys.readouterr().err == ""
 
@@ -443,7 +442,7 @@ def test_warning_at_max_iter_tells_the_gap():
         ({"mu": -1.0}, "mu"),
         ({"tol": -1e-3}, "tol"),
         ({"max_iter": 0}, "max_iter"),
-        ({"progress": 2}, "progress"),
+        ({"verbose": -1}, "verbose"),
     ],
 )
 def test_bad_parameters_are_named(options, name):

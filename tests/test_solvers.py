@@ -136,7 +136,7 @@ def test_result_trace_callback_and_progress(capsys):
         random_state=0,
         trace=True,
         callback=seen.append,
-        progress=True,
+        verbose=2,
         max_iter=999,
     )
     assert list(result.trace) == seen
@@ -147,7 +147,9 @@ def test_result_trace_callback_and_progress(capsys):
     assert np.all(np.diff([r.objective for r in seen]) <= 1e-12)
     assert np.all(np.diff([r.seconds for r in seen]) >= 0)
     err = capsys.readouterr().err
-    assert f"iteration {result.iterations}" in err
+    assert len(err.splitlines()) == result.iterations
+    assert all(line.startswith("DCA: dca, pass ") for line in err.splitlines())
+    assert f"residual {result.residual:.1e} (tol 1e-06)" in err.splitlines()[-1]
     assert "residual" in err
     assert err.endswith("\n")
     quiet = solve(problem, s=3, tol=1e-6, random_state=0, max_iter=999)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from numbers import Integral, Real
@@ -19,10 +20,14 @@ from ..features import (
     random_fourier,
     scale_gamma,
 )
-from ..operators import Kernel, as_operator, is_streamed
+from ..operators import Kernel, Operator, as_operator, is_streamed
 from ..operators._blocks import as_float
 from ..operators.rows import RowBlocked
-from ._data import validated
+from ..solvers import Ritz
+from ..solvers.solve import outside
+from ._data import seed, validated
+from ._followed import FollowedMixin
+from ._subspace import Subspace, growing_subspace, leading_subspace
 
 KERNELS = {
     "linear",
@@ -57,10 +62,11 @@ KERNEL_CONSTRAINTS: dict[str, Any] = {
     "landmarks": [StrOptions(set(LANDMARKS)), "array-like"],
     "n_random_features": [Interval(Integral, 1, None, closed="left")],
     "n_jobs": [Integral, None],
+    "verbose": ["verbose"],
 }
 
 
-class KernelMixin:
+class KernelMixin(FollowedMixin):
     """What the kernel parameters of an estimator mean."""
 
     kernel: Any
@@ -180,3 +186,39 @@ class KernelMixin:
             return given
         chosen = choose_landmarks(X, self.n_landmarks, self.landmarks, rng, kernel=self._kernel)
         return X.take(chosen) if isinstance(X, RowBlocked) else X[chosen]
+
+
+def kernel_eigenpairs(model: Any, rows: Operator, K: Operator, total: float) -> Subspace:
+    """Ritz pairs of ``K = X X^T`` on an orthonormal H, explicit whatever the formulation."""
+    N, n = rows.shape[0], model.n_components
+    fraction = n is not None and not isinstance(n, Integral)
+    s = min(int(n), N) if isinstance(n, Integral) else N
+    # Centring is exact to this; rows that differ by less are one row.
+    if total <= 100 * float(np.finfo(rows.dtype).eps) * K.energy():
+        zeros = np.zeros(1 if fraction else s, dtype=rows.dtype)
+        H = np.eye(N, len(zeros), dtype=rows.dtype)
+        return Subspace(Ritz(H, zeros, zeros), 0.0, "none", 0)
+    options = {
+        "rows": rows,
+        "dense": False,
+        "energy": total,
+        "solver": model.solver,
+        "formulation": model.formulation,
+        "tol": model.tol,
+        "max_iter": model.max_iter,
+        "seed": seed(model.random_state),
+    }
+    if fraction:
+        found = growing_subspace(rows.T, float(n) * total, **options)
+    else:
+        found = leading_subspace(rows.T, s, **options)
+    # An eigendecomposition can miss by more than rounding only where eigenvalues are negative.
+    limit = 5e-3 if "float32" in str(rows.dtype) else 1e-5
+    if found.solver.startswith(("lapack", "gram")) and found.ritz.residual > limit:
+        warnings.warn(
+            f"kernel={model.kernel!r} is not symmetric positive semidefinite on this data, and "
+            "components with negative eigenvalues come out as zero; use other parameters, or "
+            "ask for fewer n_components",
+            stacklevel=outside(),
+        )
+    return found

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 
 from ..formulations import robust
 from ..linalg import Array, cross, namespace, norm, orthonormalize, seen, to_numpy
-from ..losses import Loss
+from ..losses import LOSSES, Loss
 from ..operators import Centered, Kernel, Matrix, Operator, Selected, Weighted, centered
 from ..operators.rows import RowBlocked
 from ..operators.shifted import Shifted
 from ..problem import DCProblem
+from ..progress import phase
 from ..solvers import IRLS, Anderson
 from ..solvers.solve import as_solver, outside
 from ._start import NEAR, Start, typical_size
@@ -32,6 +35,25 @@ ABOVE = 2.0
 
 #: A refit stands where it raises the loss of the fit by no more than this share.
 GUARD = 0.05
+
+#: The parameters that robust estimators share.
+ROBUST_CONSTRAINTS: dict[str, Any] = {
+    "n_components": [
+        Interval(Integral, 1, None, closed="left"),
+        Interval(RealNotInt, 0, 1, closed="neither"),
+        None,
+    ],
+    "loss": [StrOptions(set(LOSSES)), Loss],
+    "normalize": ["boolean"],
+    "refit": ["boolean"],
+    "quantile": [Interval(Real, 0, 1, closed="neither")],
+    "flag": [StrOptions({"orthogonal", "both"})],
+    "contamination": [StrOptions({"auto"}), Interval(Real, 0, 0.5, closed="right")],
+    "tol": [Interval(Real, 0, None, closed="left")],
+    "max_iter": [Interval(Integral, 1, None, closed="left")],
+    "random_state": ["random_state"],
+    "verbose": ["verbose"],
+}
 
 
 @dataclass(frozen=True)
@@ -132,15 +154,14 @@ def fit_rows(
             few = {**options, "max_iter": min(CYCLE, options["max_iter"])}
             irls = isinstance(solver, IRLS)
             result = solve_quietly(problem, solver, W0=W, **(few if irls else options))
-            if (
-                irls and not result.converged
-            ):  # it may go round between equal eigenvalues; DCA does not
+            if irls and not (result.converged or result.stopped):
+                # It may go round between equal eigenvalues; DCA does not.
                 result = solve_quietly(problem, Anderson(), W0=result.W, **options)
             W = result.W
         W = orthonormalize(W)
         iterations += result.iterations
         shift, weights = weighted_mean(problem, scales, W)
-        if not joint or iterations >= max_iter:
+        if not joint or iterations >= max_iter or result.stopped:
             break
         delta = shift if delta is None else delta + shift
         if norm(shift - W @ cross(W, shift)) <= tol * spread:
@@ -193,7 +214,8 @@ def refit(
         view = recentred(chosen, center, spread)
     if mass is not None:
         view = Weighted(view, namespace(mass).sqrt(mass))
-    return center, principal_axes(view, s, tol=tol, seed=seed).V
+    with phase("refit"):
+        return center, principal_axes(view, s, tol=tol, seed=seed).V
 
 
 def mean_loss(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ..linalg import Array, asarray_like, eigh, namespace
+from ..progress import reached
 
 #: Left vectors, values and right vectors: the singular triplets above a threshold, largest first.
 Triplets = tuple[Array, Array, Array]
@@ -189,7 +189,6 @@ def pursue(
     tol: float,
     max_iter: int,
     shrink: Any,
-    report: Callable[[int, int, float, float], None] | None = None,
 ) -> Pursued:
     """``min ||L||_* + lam ||S||_1, L + S = X``: Candes, Li, Ma, Wright (2011), Algorithm 1.
 
@@ -226,11 +225,10 @@ def pursue(
         last -= S
         change, move, length = (float(size(A)) for A in (before, last, E))
         gap, dual = change / scale, move / length if length > 0 else 0.0
-        if report:
-            report(k, sigma.shape[0], gap, dual)
+        stop = reached("pursuit", max(gap, dual), tol)
         done = gap <= max(tol, rounding) and move <= max(tol * length, rounding * scale)
         accuracy = max(SHARP * min(change, max(move, change / LEAN)), 0.1 * rounding * scale)
-        if done and shrink.complete(Z, tau, found, accuracy):
+        if stop or (done and shrink.complete(Z, tau, found, accuracy)):
             break
         if not fixed:
             most = min(LEAP, 1 + MOVES / k**2)

@@ -13,6 +13,7 @@ from ..formulations import formulation as make_formulation
 from ..linalg import Array, namespace, to_numpy
 from ..operators import Operator
 from ..problem import DCProblem
+from ..progress import phase, stopped
 from ..solvers import SOLVERS, Ritz, rayleigh_ritz, solve
 from ..solvers.base import TINY as TINY
 from ..solvers.certificate import relative_shortfall
@@ -195,7 +196,8 @@ def certify(X: Operator, ritz: Ritz, seed: int) -> float:
     """
     s = ritz.V.shape[1]
     tol = min(max(ritz.residual, 1e-5), CERTIFIED)
-    look = Krylov(max_steps=200)(X, s, tol=tol, seed=seed)
+    with phase("certificate"):
+        look = Krylov(max_steps=200)(X, s, tol=tol, seed=seed)
     captured, best = float(to_numpy(ritz.theta).sum(dtype=float)), float(look.theta.sum())
     return floored(
         (best * (1 + look.shortfall) - captured) / captured if captured > 0 else 0.0, ritz
@@ -250,8 +252,9 @@ def tested(problem: DCProblem, W: Array) -> tuple[Array, Operator]:
 
 
 def warn_above(residual: float, tol: float, name: str, max_iter: int) -> None:
-    """Say what was reached where that is less than was asked, at the caller of ``fit``."""
-    if residual > 1.01 * tol:  # the same basis, measured twice, differs by rounding
+    """Say what was reached where that is less than was asked and nobody stopped it, at the caller."""
+    # The same basis, measured twice, differs by rounding.
+    if residual > 1.01 * tol and not stopped():
         warnings.warn(
             f"{name} reached a residual of {residual:.1e}, above tol={tol:.1e}, in at most "
             f"max_iter={max_iter} iterations; raise max_iter or tol",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral, Real
 from typing import Any
 
@@ -14,14 +13,21 @@ from sklearn.utils.validation import check_is_fitted
 from ..features import feature_operator
 from ..linalg import Array
 from ..operators import Centered, Operator, Weighted, is_streamed
+from ..progress import convergence
 from ..solvers import Ritz
 from ._data import check_number, checked_weights, seed
-from ._kernels import KERNEL_CONSTRAINTS, KernelMixin
+from ._followed import followed
+from ._kernels import KERNEL_CONSTRAINTS, KernelMixin, kernel_eigenpairs
 from ._preimage import PreimageMixin
-from ._subspace import ITERATIVE, Subspace, growing_subspace, leading_subspace
+from ._subspace import ITERATIVE
 from .pca import PCA
 
 __all__ = ["KernelPCA"]
+
+#: What an approximate fit takes over from PCA of the features.
+TAKEN = (
+    "explained_variance_ratio_ residual_ variance_shortfall_ solver_ n_iter_ n_passes_ convergence_"
+)
 
 
 class KernelPCA(
@@ -57,7 +63,7 @@ class KernelPCA(
         :class:`dualpca.PCA`.
     formulation : str, callable or None
         The formulation of the paper to solve; its dual needs only K where G is unitarily invariant.
-    tol, max_iter, random_state
+    tol, max_iter, random_state, verbose
         As in :class:`dualpca.PCA`; the residual is that of the centred K.
     remove_zero_eig : bool
         Drop components whose eigenvalue is zero also where ``n_components`` is given.
@@ -137,6 +143,7 @@ class KernelPCA(
         inverse: str = "ridge",
         alpha: float = 1.0,
         n_jobs: int | None = None,
+        verbose: int = 0,
     ) -> None:
         self.n_components = n_components
         self.kernel = kernel
@@ -159,7 +166,9 @@ class KernelPCA(
         self.inverse = inverse
         self.alpha = alpha
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
+    @followed
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> KernelPCA:
         """Fit the model.
 
@@ -202,7 +211,7 @@ class KernelPCA(
         root = np.sqrt(mass)
         rows = Xc if weights is None else Weighted(Xc, root)
         total = rows.energy()
-        found = self._eigenpairs(rows, operator, total)
+        found = kernel_eigenpairs(self, rows, operator, total)
         self.residual_, self.variance_shortfall_ = found.ritz.residual, found.shortfall
         self.solver_, self.n_iter_ = found.solver, found.iterations
         self._set_eigenpairs(found.ritz, total, float(mass.sum()))
@@ -211,6 +220,7 @@ class KernelPCA(
         self._coefficients = (root[:, None] * self.eigenvectors_) * scale
         self.X_fit_ = X if self.kernel == "precomputed" or is_streamed(X) else X.copy()
         self.n_passes_ = operator.passes
+        self.convergence_ = convergence(self.n_passes_, self.residual_)
 
     def _fit_features(self, X: Any, sample_weight: Any, rng: np.random.Generator) -> None:
         """PCA of the features, of which K is made approximately."""
@@ -237,44 +247,8 @@ class KernelPCA(
                 setattr(pca, name, getattr(pca, name)[:keep])
             pca.n_components_ = keep
         self.explained_variance_ = self.eigenvalues_ / pca._mass
-        self.explained_variance_ratio_ = pca.explained_variance_ratio_
-        for name in ("residual_", "variance_shortfall_", "solver_", "n_iter_", "n_passes_"):
+        for name in TAKEN.split():
             setattr(self, name, getattr(pca, name))
-
-    def _eigenpairs(self, rows: Operator, K: Operator, total: float) -> Subspace:
-        """Ritz pairs of ``K = X X^T`` on an orthonormal H, explicit whatever the formulation."""
-        N, n = rows.shape[0], self.n_components
-        fraction = n is not None and not isinstance(n, Integral)
-        s = min(int(n), N) if isinstance(n, Integral) else N
-        # Centring is exact to this; rows that differ by less are one row.
-        if total <= 100 * float(np.finfo(rows.dtype).eps) * K.energy():
-            zeros = np.zeros(1 if fraction else s, dtype=rows.dtype)
-            H = np.eye(N, len(zeros), dtype=rows.dtype)
-            return Subspace(Ritz(H, zeros, zeros), 0.0, "none", 0)
-        options = {
-            "rows": rows,
-            "dense": False,
-            "energy": total,
-            "solver": self.solver,
-            "formulation": self.formulation,
-            "tol": self.tol,
-            "max_iter": self.max_iter,
-            "seed": seed(self.random_state),
-        }
-        if fraction:
-            found = growing_subspace(rows.T, float(n) * total, **options)  # type: ignore[arg-type]
-        else:
-            found = leading_subspace(rows.T, s, **options)
-        # An eigendecomposition can miss by more than rounding only where eigenvalues are negative.
-        limit = 5e-3 if "float32" in str(rows.dtype) else 1e-5
-        if found.solver.startswith(("lapack", "gram")) and found.ritz.residual > limit:
-            warnings.warn(
-                f"kernel={self.kernel!r} is not symmetric positive semidefinite on this data, and "
-                "components with negative eigenvalues come out as zero; use other parameters, or "
-                "ask for fewer n_components",
-                stacklevel=4,
-            )
-        return found
 
     def _set_eigenpairs(self, ritz: Ritz, total: float, mass: float) -> None:
         ratio = 2e-7 if "float32" in str(ritz.theta.dtype) else 1e-12

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
-import time
 import warnings
 from numbers import Integral, Real
 from typing import Any
@@ -17,14 +15,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..linalg import Array, fix_signs, namespace
 from ..operators import Operator, as_operator
+from ..progress import convergence, stopped
 from ..solvers.solve import outside
 from ._data import check_same_kind, check_scores, seed, validated
+from ._followed import FollowedMixin, followed
 from ._shrink import Pursued, Shrinkage, pursue
 
 __all__ = ["PrincipalComponentPursuit"]
 
 
-class PrincipalComponentPursuit(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class PrincipalComponentPursuit(
+    FollowedMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     """A low-rank matrix and a sparse one whose sum is X: PCA that single bad entries do not move.
 
     It solves ``min ||L||_* + lam ||S||_1 subject to L + S = X`` (Candes, Li, Ma and Wright, "Robust
@@ -48,10 +50,10 @@ class PrincipalComponentPursuit(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         the iterations stop there; ``gap_`` tells what was reached.
     max_iter : int
         The most iterations; a ConvergenceWarning tells the gap reached.
-    progress : bool
-        Show a line on standard error.
     random_state : int, RandomState instance or None
         The seed of the random start of the singular vectors; the solution depends on it within tol.
+    verbose : int
+        1 shows a line of progress on standard error, 2 a line for each iteration.
 
     Attributes
     ----------
@@ -69,6 +71,8 @@ class PrincipalComponentPursuit(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     dual_residual_ : float
         ``mu ||S - S'||_F / ||Y||_F``, S' being the S before: how far Y is from the subgradients of
         both norms.
+    convergence_ : list of (int, float)
+        Iterations, and the larger of the gap and the dual residual.
     n_iter_, n_features_in_ : int
 
     Notes
@@ -99,8 +103,8 @@ class PrincipalComponentPursuit(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         "mu": [Interval(Real, 0, None, closed="neither"), None],
         "tol": [Interval(Real, 0, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "progress": ["boolean"],
         "random_state": ["random_state"],
+        "verbose": ["verbose"],
     }
 
     def __init__(
@@ -110,16 +114,17 @@ class PrincipalComponentPursuit(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         mu: float | None = None,
         tol: float = 1e-7,
         max_iter: int = 1000,
-        progress: bool = False,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         self.lam = lam
         self.mu = mu
         self.tol = tol
         self.max_iter = max_iter
-        self.progress = progress
         self.random_state = random_state
+        self.verbose = verbose
 
+    @followed
     def fit(self, X: Any, y: Any = None) -> PrincipalComponentPursuit:
         """Decompose X.
 
@@ -196,15 +201,6 @@ class PrincipalComponentPursuit(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         # A power of 2 changes no digit, and squares stay in range.
         scale = 2.0 ** math.floor(math.log2(largest)) if largest > 0 else 1.0
         lam = self.lam if self.lam is not None else 1 / math.sqrt(max(X.shape))
-        begun = time.perf_counter()
-
-        def show(iteration: int, rank: int, gap: float, dual: float) -> None:
-            sys.stderr.write(
-                f"\riteration {iteration}  rank {rank}  gap {gap:.2e}  dual residual {dual:.2e} "
-                f"(tol {self.tol:.0e})  {time.perf_counter() - begun:.1f} s"
-            )
-            sys.stderr.flush()
-
         found = pursue(
             X / scale,
             lam=lam,
@@ -212,11 +208,8 @@ class PrincipalComponentPursuit(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             tol=self.tol,
             max_iter=self.max_iter,
             shrink=Shrinkage(seed(self.random_state)),
-            report=show if self.progress else None,
         )
-        if self.progress:
-            sys.stderr.write("\n")
-        if not found.converged:
+        if not (found.converged or stopped()):
             warnings.warn(
                 f"{type(self).__name__} stopped at max_iter={self.max_iter} with a gap of "
                 f"{found.gap:.1e} and a dual residual of {found.dual:.1e}, above "
@@ -232,6 +225,7 @@ class PrincipalComponentPursuit(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self.components_ = (V * fix_signs(V)[None, :]).T
         self.n_components_ = int(V.shape[1])
         self.gap_, self.dual_residual_, self.n_iter_ = found.gap, found.dual, found.iterations
+        self.convergence_ = convergence(None, max(self.gap_, self.dual_residual_))
 
     @property
     def _n_features_out(self) -> int:

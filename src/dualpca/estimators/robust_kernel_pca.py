@@ -12,39 +12,25 @@ from sklearn.utils.validation import check_is_fitted
 from ..features import feature_operator
 from ..linalg import Array
 from ..operators import is_streamed
+from ..progress import convergence
 from ._data import check_number, checked_weights, seed
 from ._distances import Measured, ordered
+from ._followed import followed
 from ._kernels import KERNEL_CONSTRAINTS, KernelMixin
 from ._outliers import OutlierScoresMixin, score_distances
-from ._robust import warn_of_doubt
+from ._robust import ROBUST_CONSTRAINTS, warn_of_doubt
 from ._robust_kernel import apart, fit_kernel
 from ._start import STARTS
 from ._univariate import chi2_quantile
-from .robust_pca import MAP, ROBUST_CONSTRAINTS, RobustPCA
+from .robust_pca import MAP, RobustPCA
 
 __all__ = ["RobustKernelPCA"]
 
 #: What an approximate fit takes over from RobustPCA on the features.
 TAKEN = (
-    "explained_variance_",
-    "explained_variance_ratio_",
-    "weights_",
-    "score_cutoff_",
-    "orthogonal_cutoff_",
-    "score_distances_",
-    "orthogonal_distances_",
-    "limits_",
-    "flags_by_",
-    "offset_",
-    "outliers_",
-    "refitted_",
-    "start_",
-    "agreement_",
-    "loss_",
-    "n_components_",
-    "n_samples_",
-    "n_iter_",
-    "residual_",
+    "explained_variance_ explained_variance_ratio_ weights_ score_cutoff_ orthogonal_cutoff_ "
+    "score_distances_ orthogonal_distances_ limits_ flags_by_ offset_ outliers_ refitted_ "
+    "start_ agreement_ loss_ n_components_ n_samples_ n_iter_ residual_ convergence_"
 )
 
 
@@ -68,7 +54,8 @@ class RobustKernelPCA(
         As in :class:`dualpca.KernelPCA`.
     approximation, n_landmarks, landmarks, n_random_features
         As in :class:`dualpca.KernelPCA`; RobustPCA of the features then.
-    loss, normalize, refit, quantile, flag, contamination, tol, max_iter, random_state
+    loss, normalize, refit, quantile, flag, contamination, tol, max_iter, random_state,
+    verbose
         As in :class:`dualpca.RobustPCA`.
     center : {"joint", "geometric_median", "mean"} or None
         The centre in feature space.
@@ -88,6 +75,7 @@ class RobustKernelPCA(
     flags_by_, start_ : str
     refitted_ : bool
     loss_ : Loss
+    convergence_ : list of (int, float)
     n_components_, n_samples_, n_features_in_, n_iter_, n_passes_ : int
         As in :class:`dualpca.RobustPCA`.
 
@@ -138,6 +126,7 @@ class RobustKernelPCA(
         max_iter: int = 300,
         random_state: Any = None,
         n_jobs: int | None = None,
+        verbose: int = 0,
     ) -> None:
         self.n_components = n_components
         self.kernel = kernel
@@ -162,7 +151,9 @@ class RobustKernelPCA(
         self.max_iter = max_iter
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
+    @followed
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> RobustKernelPCA:
         """Fit the model.
 
@@ -206,7 +197,7 @@ class RobustKernelPCA(
             if self.refit and (far & ~model.outliers_).any() and left > 2 * model.n_components_:
                 self.pca_ = model.fit(operator, sample_weight=mass)
                 found = self._measured(X, operator, weights)
-        for name in TAKEN:
+        for name in TAKEN.split():
             setattr(self, name, getattr(model, name))
         if found is not None:
             self.orthogonal_cutoff_ = found.cutoff(MAP)
@@ -239,6 +230,7 @@ class RobustKernelPCA(
         by_row = np.where(mass > 0, by_row / max(by_row.max(), 1e-300), 0.0)
         self.weights_ = by_row.astype(K.dtype)
         self.n_samples_, self.n_passes_ = X.shape[0], K.passes
+        self.convergence_ = convergence(self.n_passes_, self.residual_)
         warn_of_doubt(self, done.nearness)
 
     def _between(self, X: Any, rows: np.ndarray) -> np.ndarray:

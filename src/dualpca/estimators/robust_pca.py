@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
 from ..linalg import Array, largest, to_numpy
-from ..losses import LOSSES, Loss, as_loss
+from ..losses import as_loss
 from ..operators import Centered
 from ..operators.rows import RowBlocked
+from ..progress import convergence, phase
 from ._center import CENTERS
 from ._distances import Measured, measure, ordered
+from ._followed import FollowedMixin, followed
 from ._likelihood import CovarianceMixin
 from ._outliers import LinearOutliersMixin
 from ._prepare import prepare
 from ._robust import (
     GUARD,
+    ROBUST_CONSTRAINTS,
     fit_rows,
     mean_loss,
     recentred,
@@ -46,26 +48,7 @@ __all__ = ["RobustPCA"]
 MAP = 0.975
 
 
-#: The parameters that robust estimators share.
-ROBUST_CONSTRAINTS: dict[str, Any] = {
-    "n_components": [
-        Interval(Integral, 1, None, closed="left"),
-        Interval(RealNotInt, 0, 1, closed="neither"),
-        None,
-    ],
-    "loss": [StrOptions(set(LOSSES)), Loss],
-    "normalize": ["boolean"],
-    "refit": ["boolean"],
-    "quantile": [Interval(Real, 0, 1, closed="neither")],
-    "flag": [StrOptions({"orthogonal", "both"})],
-    "contamination": [StrOptions({"auto"}), Interval(Real, 0, 0.5, closed="right")],
-    "tol": [Interval(Real, 0, None, closed="left")],
-    "max_iter": [Interval(Integral, 1, None, closed="left")],
-    "random_state": ["random_state"],
-}
-
-
-class RobustPCA(LinearOutliersMixin, CovarianceMixin, ScoresMixin, BaseEstimator):
+class RobustPCA(FollowedMixin, LinearOutliersMixin, CovarianceMixin, ScoresMixin, BaseEstimator):
     """PCA that bad rows do not move, and that says which rows are bad.
 
     It minimises ``sum_i rho(||(I - W W^T)(x_i - c)||)`` over an orthonormal W and a centre c, the robust
@@ -112,6 +95,8 @@ class RobustPCA(LinearOutliersMixin, CovarianceMixin, ScoresMixin, BaseEstimator
         The most iterations; a ConvergenceWarning tells the residual reached.
     random_state : int, RandomState instance or None
         The seed of the sample and of the directions.
+    verbose : int
+        1 shows a line of progress on standard error, 2 a line for each iteration.
 
     Attributes
     ----------
@@ -148,6 +133,8 @@ class RobustPCA(LinearOutliersMixin, CovarianceMixin, ScoresMixin, BaseEstimator
     n_components_, n_samples_, n_features_in_, n_iter_, n_passes_ : int
     residual_ : float
         The relative residual that DCA reached.
+    convergence_ : list of (int, float)
+        Passes over the data and the residual, at each iteration that was tested.
 
     Notes
     -----
@@ -194,6 +181,7 @@ class RobustPCA(LinearOutliersMixin, CovarianceMixin, ScoresMixin, BaseEstimator
         tol: float = 1e-3,
         max_iter: int = 300,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         self.n_components = n_components
         self.loss = loss
@@ -208,6 +196,7 @@ class RobustPCA(LinearOutliersMixin, CovarianceMixin, ScoresMixin, BaseEstimator
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
+        self.verbose = verbose
 
     @property
     def _is_centered(self) -> bool:
@@ -218,6 +207,7 @@ class RobustPCA(LinearOutliersMixin, CovarianceMixin, ScoresMixin, BaseEstimator
         # In float64: that of float32 rows far from 0 is rounded by more than their spread may be.
         return to_numpy(self.mean_).astype(float) + to_numpy(self._mean_rest)
 
+    @followed
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> RobustPCA:
         """Fit the model.
 
@@ -234,9 +224,10 @@ class RobustPCA(LinearOutliersMixin, CovarianceMixin, ScoresMixin, BaseEstimator
         """
         data = prepare(self, X, sample_weight)
         rows, weights, sample, rng = data.rows, data.weights, data.sample, data.rng
-        s = number_of_components(self.n_components, sample, data.about, rng)
-        starts = as_starts(self.init, s, rows.shape[1])
-        start, self.agreement_, nearness = best_start(sample, starts, s, data.about, rng)
+        with phase("start"):
+            s = number_of_components(self.n_components, sample, data.about, rng)
+            starts = as_starts(self.init, s, rows.shape[1])
+            start, self.agreement_, nearness = best_start(sample, starts, s, data.about, rng)
         self.loss_ = scaled_loss(as_loss(self.loss), sample, start, self.normalize)
         self.start_ = start.name
         spread = typical_size(Centered(sample, start.center[:, None]).row_norms())
@@ -340,6 +331,7 @@ class RobustPCA(LinearOutliersMixin, CovarianceMixin, ScoresMixin, BaseEstimator
             self._flag(found, *self._distances(whole))
         self.weights_, self.outliers_ = whole.held(whole.as_rows(by_row), self.outliers_)
         self.n_passes_ = whole.passes
+        self.convergence_ = convergence(self.n_passes_, self.residual_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -14,6 +14,7 @@ from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from ..functions import Function, HalfSquare
 from ..linalg import Array, fix_signs, namespace
 from ..operators import Operator, as_operator
+from ..progress import convergence
 from ..solvers.base import TINY
 from ..solvers.solve import outside
 from ..sparse_functions import TopK
@@ -29,6 +30,7 @@ from ._data import (
     shifted,
     validated,
 )
+from ._followed import FollowedMixin, followed
 from ._quadratic import adjusted_variances, cumulative_variances
 from ._scores import ScoresMixin
 from ._sparse import STARTS, Found, Rule
@@ -37,7 +39,7 @@ from ._subspace import warn_above
 __all__ = ["SparsePCA"]
 
 
-class SparsePCA(ScoresMixin, BaseEstimator):
+class SparsePCA(FollowedMixin, ScoresMixin, BaseEstimator):
     """Principal component analysis whose components use few features each.
 
     Parameters
@@ -77,6 +79,8 @@ class SparsePCA(ScoresMixin, BaseEstimator):
         The most steps for a component; a ConvergenceWarning tells what was reached.
     random_state : int, RandomState instance or None
         The seed of the starts.
+    verbose : int
+        1 shows a line of progress on standard error, 2 a line for each iteration.
 
     Attributes
     ----------
@@ -98,6 +102,8 @@ class SparsePCA(ScoresMixin, BaseEstimator):
     n_iter_, n_passes_ : int
         Steps from the best start in the last round, and readings of the data after validation, those
         for the models before it in a path included.
+    convergence_ : list of (int, float)
+        Steps so far, of all starts and components, and the length of each.
 
     Notes
     -----
@@ -139,6 +145,7 @@ class SparsePCA(ScoresMixin, BaseEstimator):
         "tol": [Interval(Real, 0, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
+        "verbose": ["verbose"],
     }
 
     def __init__(
@@ -156,6 +163,7 @@ class SparsePCA(ScoresMixin, BaseEstimator):
         tol: float = 1e-3,
         max_iter: int = 1000,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         self.n_components = n_components
         self.n_nonzero = n_nonzero
@@ -169,7 +177,9 @@ class SparsePCA(ScoresMixin, BaseEstimator):
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
+        self.verbose = verbose
 
+    @followed
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> SparsePCA:
         """Fit the model.
 
@@ -187,6 +197,7 @@ class SparsePCA(ScoresMixin, BaseEstimator):
         self._fit([self], X, sample_weight)
         return self
 
+    @followed
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
         """Fit the model and return the scores of X.
 
@@ -202,6 +213,7 @@ class SparsePCA(ScoresMixin, BaseEstimator):
         """
         return self._scores(self._fit([self], X, sample_weight))
 
+    @followed
     def path(self, X: Any, n_nonzero: Sequence[Any], sample_weight: Any = None) -> list[SparsePCA]:
         """Models with several numbers of nonzeros, each started from the one before it.
 
@@ -303,6 +315,7 @@ class SparsePCA(ScoresMixin, BaseEstimator):
         self.mean_ = self.components_[0, :] * 0.0 if mean is None else mean
         self.residual_, self.n_iter_ = found.residual, found.iterations
         self.n_passes_ = X.passes
+        self.convergence_ = convergence(None, self.residual_)
         empty = int((~W.any(axis=0)).sum())
         if empty:
             warnings.warn(

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array
 
 from ..linalg import Array
+from ..progress import reading
 from ._blocks import (
     GRAM_FACTOR,
     THREADED,
@@ -68,7 +69,7 @@ class RowBlocked(Operator):
 
     def _read(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
         self._counter[0] += 1
-        return self.blocks(factor)
+        return reading(self.blocks(factor), self.shape[0])
 
     def _each(self, f: BlockMap, factor: int = 1) -> Iterable[Any]:
         """``f(rows, block)`` for each block, in order."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from array_api_compat import device
 
+from .. import progress
 from ..linalg import Array, invert_lower, namespace, orthonormalize, standard_normal, to_numpy
 from ..operators import Operator
 from ..operators.tf32 import matmul_precision
@@ -110,6 +111,7 @@ class Chebyshev:
             growth = _growth(theta[s - 1] / cut)
             residual = relative_residual(r[:s], theta[:s])
             stalled, out = residual > 0.5 * before, steps + 1 >= self.max_steps
+            out = progress.reached("chebyshev", residual, tol, A.passes) or out
             P = image * (2 / cut) - ritz.V  # of degree 1, whose pass is done
             if X is A:
                 final = ritz

@@ -10,6 +10,7 @@ from array_api_compat import device, is_numpy_array
 
 from ..linalg import Array, column_norms, eigh, namespace, on_gpu, to_numpy
 from ..operators import Kernel, Operator
+from ..progress import phase
 from .certificate import relative_shortfall, unseen
 from .krylov import LOOSE, ROUNDING, Krylov
 from .ritz import Found, Ritz, rayleigh_ritz
@@ -93,7 +94,8 @@ def _eigenpairs(
     """
     xp, n = namespace(C), C.shape[0]
     if tol > 0 and n >= KRYLOV_SIDE and s <= KRYLOV_SHARE * n and not on_gpu(C):
-        found = Krylov()(Kernel.from_matrix(work).T, s, tol=krylov_aim(tol), seed=seed)
+        with phase("eigenvectors"):
+            found = Krylov()(Kernel.from_matrix(work).T, s, tol=krylov_aim(tol), seed=seed)
         if found.converged:
             return found.V, found.all_theta, found.all_residuals
     more = min(s + 1, n)

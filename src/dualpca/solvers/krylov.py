@@ -13,6 +13,7 @@ from array_api_compat import device, is_numpy_array
 
 from ..linalg import Array, column_norms, namespace, norm, to_numpy
 from ..operators import Operator
+from ..progress import reached
 from .certificate import relative_shortfall, shortfall_bound, unseen
 from .ritz import relative_residual
 
@@ -294,6 +295,7 @@ class _Run:
             theta, S, r = self.ritz()
             captured = max(float(theta[:s].sum()), 0.0)
             residual = relative_residual(r[:s], theta[:s])
+            out = reached("krylov", residual, self.tol, self.A.passes) or out
             bound = max(shortfall_bound(theta, r, s), unseen(self.V.dtype) * captured)
             remaining = self._remaining(before, residual)
             before = (self.steps, residual)

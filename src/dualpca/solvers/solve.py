@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ..linalg import Array, is_implicit, namespace, orthonormalize, singular_values
 from ..problem import DCProblem
+from ..progress import printing, reached
 from .anderson import Anderson
 from .base import Iterate, Solver
 from .dca import DCA, IRLS, SimultaneousIteration
@@ -55,6 +56,7 @@ class Result:
     residual: float
     trace: tuple[Record, ...]
     problem: DCProblem
+    stopped: bool = False
 
     @property
     def objective(self) -> float:
@@ -87,8 +89,8 @@ def solve(
     stop: str = "residual",
     random_state: Any = None,
     trace: bool = False,
-    callback: Callable[[Record], None] | None = None,
-    progress: bool = False,
+    callback: Callable[[Record], Any] | None = None,
+    verbose: int = 0,
 ) -> Result:
     """Minimise a DC problem until the residual is at most ``tol``.
 
@@ -116,9 +118,10 @@ def solve(
     trace : bool
         Record the residual and the objective of every iterate (the objective costs small work).
     callback : callable, optional
-        Called with each :class:`Record`.
-    progress : bool
-        Show a line on standard error.
+        Called with each :class:`Record`; where it returns True, the iterations stop, and the best
+        iterate so far is the result.
+    verbose : int
+        1 shows a line of progress on standard error, 2 a line for each iteration.
 
     Returns
     -------
@@ -139,6 +142,7 @@ def solve(
     """
     _check(problem, W0, s, tol, max_iter, stop)
     solver = as_solver(solver)
+    name = type(solver).__name__
     if W0 is None:
         assert s is not None
         W0 = problem.start(s, random_state)
@@ -154,7 +158,7 @@ def solve(
             stop=stop,
             trace=trace,
             callback=callback,
-            progress=progress,
+            verbose=verbose,
         )
         return replace(result, W=problem.dual.to_dual(result.W), problem=problem)
 
@@ -162,41 +166,41 @@ def solve(
     records: list[Record] = []
     iterate: Iterate
     best: Iterate | None = None
-    converged = False
-    for iteration, iterate in enumerate(solver(problem, W0), start=1):
-        if stop == "residual":
-            converged = iterate.point.residual <= tol
-        elif iterate.fixed_point is None:
-            raise ValueError(f"stop='paper' needs a proximal step, which {solver!r} has not")
-        else:
-            converged = iterate.fixed_point <= tol
-        if trace or callback or progress:
-            record = Record(
-                iteration,
-                problem.X.passes - passes,
-                time.perf_counter() - begun,
-                iterate.point.residual if trace or stop == "residual" else None,
-                iterate.fixed_point,
-                iterate.point.objective if trace else None,
-            )
-            records.append(record)
-            if callback:
-                callback(record)
-            if progress:
-                _show(record, tol)
-        if stop == "residual" and (best is None or iterate.point.residual < best.point.residual):
-            best = iterate
-        if converged or iteration >= max_iter:
-            break
-    if progress:
-        sys.stderr.write("\n")
+    converged = stopped = False
+    with printing(name, verbose):
+        for iteration, iterate in enumerate(solver(problem, W0), start=1):
+            if stop == "residual":
+                converged = iterate.point.residual <= tol
+            elif iterate.fixed_point is None:
+                raise ValueError(f"stop='paper' needs a proximal step, which {solver!r} has not")
+            else:
+                converged = iterate.fixed_point <= tol
+            size = iterate.point.residual if stop == "residual" else iterate.fixed_point
+            stopped = reached(name.lower(), size or 0.0, tol, problem.X.passes)
+            if trace or callback:
+                record = Record(
+                    iteration,
+                    problem.X.passes - passes,
+                    time.perf_counter() - begun,
+                    iterate.point.residual if trace or stop == "residual" else None,
+                    iterate.fixed_point,
+                    iterate.point.objective if trace else None,
+                )
+                records.append(record)
+                stopped = (callback is not None and callback(record) is True) or stopped
+            if stop == "residual" and (
+                best is None or iterate.point.residual < best.point.residual
+            ):
+                best = iterate
+            if converged or stopped or iteration >= max_iter:
+                break
     used = problem.X.passes - passes
     # Below what rounding allows, iterates wander: the best of them is the answer.
     iterate = best or iterate
     residual = iterate.point.residual
-    if not converged:
+    if not (converged or stopped):
         warnings.warn(
-            f"{type(solver).__name__} stopped at max_iter={max_iter} with a residual of "
+            f"{name} stopped at max_iter={max_iter} with a residual of "
             f"{residual:.1e}, above tol={tol:.1e}; raise max_iter or tol",
             ConvergenceWarning,
             stacklevel=outside(),
@@ -209,6 +213,7 @@ def solve(
         residual,
         tuple(records if trace else ()),
         problem,
+        stopped,
     )
 
 
@@ -249,17 +254,7 @@ def _check(
 def outside() -> int:
     """How many frames up the caller of this package is: where a warning should point."""
     frame, level = sys._getframe(1), 1
-    while frame.f_back and frame.f_globals.get("__name__", "").startswith("dualpca"):
+    ours = ("dualpca", "sklearn.callback")  # the latter lies around fit
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith(ours):
         frame, level = frame.f_back, level + 1
     return level
-
-
-def _show(record: Record, tol: float) -> None:
-    name, size = "residual", record.residual
-    if size is None:
-        name, size = "fixed point", record.fixed_point
-    sys.stderr.write(
-        f"\riteration {record.iteration}  passes {record.passes}  {name} {size:.2e} (tol {tol:.0e})"
-        f"  {record.seconds:.1f} s"
-    )
-    sys.stderr.flush()

@@ -1,0 +1,67 @@
+"""Fits that can be followed: ``verbose``, and scikit-learn's callbacks where it has them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from ..progress import Listener, Step, listening, printing
+from ._save import SaveMixin
+
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:  # scikit-learn before 1.9
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """Nothing to support."""
+
+    def with_callbacks(method: Any) -> Any:
+        return method
+
+
+class FollowedMixin(SaveMixin, CallbackSupportMixin):
+    """Estimators whose ``fit`` tells of its progress, and that can be saved."""
+
+    verbose: int
+
+
+class _Callbacks(Listener):
+    """Each iteration as a task of scikit-learn's callback protocol, below the task "fit"."""
+
+    def __init__(self, estimator: Any, context: Any, given: dict[str, Any]) -> None:
+        self.estimator, self.context, self.given = estimator, context, given
+        context.call_on_fit_task_begin(estimator=estimator, **given)
+
+    def step(self, step: Step) -> bool:
+        name = f"{step.phase} {step.solver}".strip()
+        task = self.context.subcontext(task_name=name)
+        task.call_on_fit_task_begin(estimator=self.estimator, **self.given)
+        return bool(task.call_on_fit_task_end(estimator=self.estimator, **self.given))
+
+    def end(self) -> None:
+        self.context.call_on_fit_task_end(
+            estimator=self.estimator, reconstruction_attributes={}, **self.given
+        )
+
+
+def followed(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """The method, with its progress told to who wants to know."""
+
+    @functools.wraps(fit)
+    def fit_and_tell(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
+        self._validate_params()
+        listeners = []
+        if hasattr(self, "_skl_callbacks"):
+            context = self._init_callback_context(max_subtasks=None)
+            given = {"X": X, "y": args[0] if args else kwargs.get("y")}
+            if kwargs.get("sample_weight") is not None:
+                given["metadata"] = {"sample_weight": kwargs["sample_weight"]}
+            listeners.append(_Callbacks(self, context, given))
+        with printing(type(self).__name__, self.verbose), listening(*listeners):
+            result = fit(self, X, *args, **kwargs)
+        for listener in listeners:
+            listener.end()
+        return result
+
+    return with_callbacks(fit_and_tell)
