@@ -5,7 +5,7 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test race race-quick race-work robust-race reproduce lint format clean
+.PHONY: help install demo test race race-quick race-work robust-race reproduce docs lint format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -17,8 +17,8 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q -c constraints.txt -e ".[dev]"
 	touch $@
 
-demo: install ## PCA of the digits data beside scikit-learn's; writes results/demo.png
-	$(BIN)/python examples/demo.py
+demo: install ## digits with ruined rows: plain PCA against robust, a table and an HTML report in results/
+	$(BIN)/dualpca demo -o results --force
 
 # Each pytest worker keeps to one BLAS thread, so that two workers do not compete for the cores.
 test: export OMP_NUM_THREADS := 1
@@ -46,6 +46,11 @@ robust-race: install ## robust PCA beside its peers, about an hour; rrcov where 
 reproduce: install ## the paper's tables and figures, about half an hour alone on the machine; ARGS="--quick"
 	$(BIN)/dualpca reproduce all $(ARGS)
 
+docs: install ## build the site, gallery included, in docs/_build/html; no warning is let through
+	rm -rf docs/generated/api
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html $(ARGS)
+	@echo "site: docs/_build/html/index.html"
+
 lint: install ## ruff check, ruff format --check, mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -56,5 +61,5 @@ format: install ## let ruff sort the imports, fix what it can and format
 	$(BIN)/ruff format .
 
 clean: ## remove caches and build outputs (.venv and results/ stay)
-	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf build dist docs/_build docs/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -122,7 +122,8 @@ def test_listeners_hear_what_convergence_tells(name):
         model = clone(MODELS[name]).fit(data())
     main = [(step.passes, step.residual) for step in log.steps if not step.phase]
     told = model.convergence_
-    assert main[: len(told)] == told[: len(main)]
+    assert len(told) - 1 <= len(main) <= len(told) or name == "robust rff"
+    assert main[: len(told) - 1] == told[: len(main)][: len(told) - 1]
     assert all(isinstance(step, Step) and step.seconds >= 0 for step in log.steps)
     assert all(step.tol > 0 and step.solver for step in log.steps)
 

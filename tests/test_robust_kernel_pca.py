@@ -691,7 +691,7 @@ def test_pictures(approximation):
     X, new = ring(), ring(60, seed=100)
     model = of_ring(X, approximation=approximation, n_landmarks=100)
     count = int(model.outliers_.sum())
-    ax = plots.outlier_map(model, annotate=2)
+    ax = plots.OutlierMapDisplay.from_estimator(model, annotate=2).ax_
     told = [text.get_text() for text in ax.get_legend().get_texts()]
     assert told[:2] == [f"not flagged ({200 - count})", f"flagged ({count})"]
     assert_allclose(
@@ -703,21 +703,21 @@ def test_pictures(approximation):
             ]
         ),
     )
-    ax = plots.outlier_map(model, new)
+    ax = plots.OutlierMapDisplay.from_estimator(model, new).ax_
     flagged = int((model.predict(new) == -1).sum())
     assert ax.get_legend().get_texts()[1].get_text() == f"flagged ({flagged})"
-    ax = plots.weights(model)
-    assert sum(len(rows.get_offsets()) for rows in ax.collections) == 200
+    display = plots.WeightsDisplay.from_estimator(model)
+    assert sum(len(rows.get_offsets()) for rows in display.points_) == 200
 
 
 def test_pictures_of_a_kernel_matrix():
     pytest.importorskip("matplotlib")
     X = ring()
     model = fitted(kernel_of(X, X, "rbf", gamma=2.0), 4, kernel="precomputed", gamma=1.0)
-    assert len(plots.outlier_map(model).collections) == 2
-    assert len(plots.weights(model).collections) == 2
+    assert len(plots.OutlierMapDisplay.from_estimator(model).points_) == 2
+    assert len(plots.WeightsDisplay.from_estimator(model).points_) == 2
     with pytest.raises(ValueError, match=r"k\(x, x\)"):
-        plots.outlier_map(model, model.X_fit_)
+        plots.OutlierMapDisplay.from_estimator(model, model.X_fit_)
 
 
 # Hard rows.

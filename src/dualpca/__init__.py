@@ -2,13 +2,14 @@
 
 The mathematics layer speaks the paper's letters: functions, operators, ``DCProblem``,
 ``FORMULATIONS`` and ``solve``. The estimators speak scikit-learn's words: ``PCA``, ``KernelPCA``,
-``RobustPCA``, ``RobustKernelPCA``, ``SparsePCA`` and
-``PrincipalComponentPursuit``.
+``RobustPCA``, ``RobustKernelPCA``, ``SparsePCA``, ``PrincipalComponentPursuit`` and the
+``Preprocessor`` before them; ``save`` and ``load`` keep them on disk.
 """
 
 from .estimators import (
     PCA,
     KernelPCA,
+    Preprocessor,
     PrincipalComponentPursuit,
     RobustKernelPCA,
     RobustPCA,
@@ -28,6 +29,7 @@ from .losses import (
     Tukey,
     Welsch,
 )
+from .models import load, save
 from .norms import KyFan, KyFanDual, Lp
 from .operators import Blocks, Centered, Kernel, Matrix, Operator, Weighted, as_operator, centered
 from .problem import DCProblem
@@ -83,6 +85,7 @@ __all__ = [
     "Operator",
     "Power",
     "PowerLoss",
+    "Preprocessor",
     "PrincipalComponentPursuit",
     "ProximalGradient",
     "Result",
@@ -103,7 +106,9 @@ __all__ = [
     "as_operator",
     "centered",
     "formulation",
+    "load",
     "optimal_value",
     "rayleigh_ritz",
+    "save",
     "solve",
 ]

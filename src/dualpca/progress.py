@@ -169,7 +169,9 @@ def convergence(passes: int | None, residual: float) -> list[tuple[int, float]]:
     if passes is None:  # those of the last step
         passes = steps[-1][0] if steps else 0
     last = (passes, float(residual))
-    return steps if steps and steps[-1] == last else [*steps, last]
+    if steps and steps[-1][0] == passes:  # the same iterate, measured again
+        steps = steps[:-1]
+    return [*steps, last]
 
 
 def seconds_left(steps: list[Step]) -> float | None:

@@ -2,6 +2,7 @@
 
 from .kernel_pca import KernelPCA
 from .pca import PCA
+from .preprocessor import Preprocessor
 from .pursuit import PrincipalComponentPursuit
 from .robust_kernel_pca import RobustKernelPCA
 from .robust_pca import RobustPCA
@@ -10,6 +11,7 @@ from .sparse_pca import SparsePCA
 __all__ = [
     "PCA",
     "KernelPCA",
+    "Preprocessor",
     "PrincipalComponentPursuit",
     "RobustKernelPCA",
     "RobustPCA",

@@ -89,7 +89,7 @@ class Measured:
         counted: np.ndarray | None = None,
     ) -> Measured:
         """With the bulk of these distances."""
-        some, apart = seen(scores).astype(float), seen(orthogonal).astype(float)
+        some, apart = (seen(a).astype(float, copy=False) for a in (scores, orthogonal))
         location, scale = bulk(apart, some, None if weights is None else seen(weights))
         return cls(center, V, scores, orthogonal, some, apart, location, scale, floor, counted)
 
@@ -132,7 +132,7 @@ def robust_scatter(
     mass = np.ones(n) if weights is None else weights
     # In their principal axes, so that the basis they come in does not matter.
     middle = np.zeros(k) if fixed else mass @ T / mass.sum()
-    Q = np.linalg.eigh(((T - middle).T * mass) @ (T - middle))[1]
+    Q = np.linalg.eigh(_scatter(T, middle, mass))[1]
     T = T @ Q
     few = np.linspace(0, n, min(n, FEW), endpoint=False).astype(int)
     wide = np.stack([repeated(t, None if weights is None else mass[few]) for t in T[few].T])
@@ -144,7 +144,7 @@ def robust_scatter(
     cut = chi2_quantile(INNER, k)
     factor = INNER / float(chdtr(k + 2, cut))
     for _ in range(2):
-        distance2 = squared_distances(T - location, covariance)
+        distance2 = squared_distances(T, location, covariance)
         middle = float(np.median(repeated(distance2, weights)))
         if not 0 < middle < math.inf:
             break
@@ -153,19 +153,35 @@ def robust_scatter(
         if total <= 2 * k:
             break
         location = location if fixed else inner @ T / total
-        centred = T - location
-        covariance = factor * (centred.T * inner) @ centred / total
+        covariance = factor * _scatter(T, location, inner) / total
     return Q @ location, Q @ covariance @ Q.T
 
 
-def squared_distances(T: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-    """``t^T C^+ t`` for each row, directions without variance left out."""
+#: Rows that are worked on at once, so that no second matrix of scores is made.
+ROWS = 2**15
+
+
+def _scatter(T: np.ndarray, location: np.ndarray, mass: np.ndarray) -> np.ndarray:
+    """``sum_i m_i (t_i - location)(t_i - location)^T``."""
+    total = np.zeros((T.shape[1], T.shape[1]))
+    for start in range(0, len(T), ROWS):
+        centred = T[start : start + ROWS] - location
+        total += (centred.T * mass[start : start + ROWS]) @ centred
+    return total
+
+
+def squared_distances(T: np.ndarray, location: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+    """``(t - location)^T C^+ (t - location)`` for each row; directions without variance left out."""
     values, P = np.linalg.eigh(covariance)
     some = values > max(values[-1], 0.0) * 1e-12
     if not some.any():
         return np.zeros(len(T))
+    found = np.empty(len(T))
     with np.errstate(over="ignore"):
-        return (((T @ P[:, some]) / np.sqrt(values[some])) ** 2).sum(axis=1)
+        for start in range(0, len(T), ROWS):
+            along = (T[start : start + ROWS].astype(float) - location) @ P[:, some]
+            found[start : start + ROWS] = ((along / np.sqrt(values[some])) ** 2).sum(axis=1)
+    return found
 
 
 @dataclass(frozen=True)
@@ -204,4 +220,4 @@ def _score_distances(scores: Array, location: np.ndarray, covariance: np.ndarray
     if is_dask_array(scores):
         blocks: Any = scores.map_blocks  # type: ignore[union-attr]
         return blocks(lambda T: _score_distances(T, location, covariance), dtype=float, drop_axis=1)
-    return np.sqrt(squared_distances(to_numpy(scores).astype(float) - location, covariance))
+    return np.sqrt(squared_distances(to_numpy(scores), location, covariance))

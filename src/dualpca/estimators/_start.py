@@ -289,10 +289,15 @@ def number_of_components(
                 "rows that the start sees; ask for fewer components"
             )
         return int(n)
-    variances = scree(X, fixed, rng)
+    return components_for(scree(X, fixed, rng), n, limit)
+
+
+def components_for(variances: np.ndarray, share: float | None, limit: int) -> int:
+    """The fewest components that hold the share of the variances; None: SHARE, and at most MOST."""
     total = float(variances.sum())
     if not total > 0:
         return 1
-    share = SHARE if n is None else float(n)
+    most = MOST if share is None else limit
+    share = SHARE if share is None else float(share)
     enough = int(np.searchsorted(np.cumsum(variances) / total, share * (1 - 1e-12))) + 1
-    return min(enough, limit, MOST if n is None else limit)
+    return min(enough, limit, most)

@@ -295,7 +295,9 @@ class _Run:
             theta, S, r = self.ritz()
             captured = max(float(theta[:s].sum()), 0.0)
             residual = relative_residual(r[:s], theta[:s])
-            out = reached("krylov", residual, self.tol, self.A.passes) or out
+            told = np.hypot(r[:s], ROUNDING * self.eps * max(theta[0], 0.0))
+            told = relative_residual(told, theta[:s])
+            out = reached("krylov", told, self.tol, self.A.passes) or out
             bound = max(shortfall_bound(theta, r, s), unseen(self.V.dtype) * captured)
             remaining = self._remaining(before, residual)
             before = (self.steps, residual)

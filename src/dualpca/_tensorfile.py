@@ -1,0 +1,197 @@
+"""Files of named arrays and a text: safetensors, checksummed, written whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+#: The types of safetensors that numpy has, little-endian.
+DTYPES = {
+    "BOOL": "|b1",
+    "U8": "|u1",
+    "I8": "|i1",
+    "U16": "<u2",
+    "I16": "<i2",
+    "F16": "<f2",
+    "U32": "<u4",
+    "I32": "<i4",
+    "F32": "<f4",
+    "U64": "<u8",
+    "I64": "<i8",
+    "F64": "<f8",
+}
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
+#: How a file begins, behind the 8 bytes of the header's length; 64 hexadecimal digits follow.
+PREFIX = b'{"__metadata__":{"sha256":"'
+DIGITS = 64
+
+#: The most bytes of a header, as in safetensors.
+HEADER = 100_000_000
+
+
+class ModelFileError(ValueError):
+    """A file that is no model, or that was damaged, or that needs a newer dualpca."""
+
+
+@contextmanager
+def written(path: Any, *, overwrite: bool) -> Iterator[BinaryIO]:
+    """A new file that takes the place of ``path`` once it is complete and on the disk.
+
+    Until then it has another name in the same folder; where anything fails it is removed, and
+    what was at ``path`` stays.
+    """
+    target = Path(os.path.realpath(path))  # what a link points to is replaced, not the link
+    check_free(target, overwrite)
+    made = target.with_name(f".{uuid.uuid4().hex}.tmp")
+    try:
+        with open(made, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        check_free(target, overwrite)
+        if target.exists():
+            shutil.copymode(target, made)
+        os.replace(made, target)
+    except BaseException:
+        made.unlink(missing_ok=True)
+        raise
+
+
+def check_free(path: Path, overwrite: bool) -> None:
+    """Refuse a path in no folder, one of no plain file, and one that is not to be replaced."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"path={str(path)!r} is in no folder; make {path.parent} first")
+    if path.exists() and not path.is_file():
+        raise FileExistsError(f"path={str(path)!r} is not a plain file; give another name")
+    if path.exists() and not overwrite:
+        raise FileExistsError(
+            f"path={str(path)!r} exists; give another name, or overwrite=True to replace it"
+        )
+
+
+def header_of(tensors: dict[str, np.ndarray], text: str) -> tuple[bytes, list[np.ndarray]]:
+    """The header, its length before it and zeros for its checksum, and the arrays in their order."""
+    order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
+    layout: dict[str, Any] = {"__metadata__": {"sha256": "0" * DIGITS, "dualpca": text}}
+    end = 0
+    for name in order:
+        array = tensors[name]
+        layout[name] = {
+            "dtype": NAMES[array.dtype.newbyteorder("<").str],
+            "shape": list(array.shape),
+            "data_offsets": [end, end := end + array.nbytes],
+        }
+    head = json.dumps(layout, separators=(",", ":")).encode()
+    head += b" " * (-len(head) % 8)
+    if len(head) > HEADER:
+        raise ValueError(
+            f"the names and numbers of the model take {len(head)} bytes, more than the {HEADER} of a "
+            "header; shorten the feature names or notes"
+        )
+    return len(head).to_bytes(8, "little") + head, [tensors[name] for name in order]
+
+
+def write(file: BinaryIO, head: bytes, arrays: list[np.ndarray]) -> None:
+    """The header and the arrays, then the checksum of all into its place."""
+    digest = hashlib.sha256(head)
+    file.write(head)
+    for array in arrays:
+        content = _bytes(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")))
+        digest.update(content)
+        file.write(content)
+    file.seek(8 + len(PREFIX))
+    file.write(digest.hexdigest().encode())
+
+
+def read_header(file: BinaryIO, path: Any) -> tuple[str, dict[str, Any], bytes]:
+    """The text, what is said of the arrays, and the header as it stands in the file."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    start = file.read(8 + len(PREFIX) + DIGITS)
+    if start[8 : 8 + len(PREFIX)] != PREFIX:
+        raise ModelFileError(
+            f"{path} is not a dualpca model file; give one that model.save(path) has written"
+        )
+    length = int.from_bytes(start[:8], "little")
+    if length > min(size - 8, HEADER):
+        raise ModelFileError(
+            f"{path} is truncated or damaged: its header has {length} bytes, the file {size}; "
+            "take another copy of it"
+        )
+    file.seek(0)
+    head = file.read(8 + length)
+    try:
+        layout = json.loads(head[8:])
+        text = layout.pop("__metadata__")["dualpca"]
+        if not isinstance(text, str):
+            raise TypeError("its text is no text")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise damaged(path, error) from None
+    return text, layout, head
+
+
+def damaged(path: Any, error: Exception) -> ModelFileError:
+    """What to raise for a header that cannot be read."""
+    told = " ".join(str(error).split())[:200]
+    return ModelFileError(
+        f"{path} has a damaged header ({type(error).__name__}: {told}); take another copy of it"
+    )
+
+
+def read_arrays(
+    file: BinaryIO, path: Any, layout: dict[str, Any], head: bytes
+) -> dict[str, np.ndarray]:
+    """The arrays behind the header; what the checksum does not confirm is refused."""
+    size = file.seek(0, os.SEEK_END)
+    try:
+        shapes = _checked(layout, size - len(head))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise damaged(path, error) from None
+    first = 8 + len(PREFIX)
+    given = head[first : first + DIGITS].decode("ascii", "replace")
+    digest = hashlib.sha256(head[:first] + b"0" * DIGITS + head[first + DIGITS :])
+    file.seek(len(head))
+    found = {}
+    for name, (shape, dtype) in shapes.items():
+        found[name] = np.empty(shape, dtype)
+        content = _bytes(found[name])
+        file.readinto(content)  # type: ignore[attr-defined]
+        digest.update(content)
+    if digest.hexdigest() != given:
+        raise ModelFileError(
+            f"{path} was changed or damaged after it was written: its checksum does not fit; take "
+            "another copy of it"
+        )
+    return found
+
+
+def _checked(layout: dict[str, Any], size: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+    """Shapes and types in the order of the file, which the arrays fill without a gap."""
+    end, found = 0, {}
+    for name, entry in sorted(layout.items(), key=lambda item: item[1]["data_offsets"]):
+        shape, dtype = entry["shape"], np.dtype(DTYPES[entry["dtype"]])
+        if not all(type(n) is int and n >= 0 for n in shape):
+            raise ValueError(f"{name} has the shape {shape}")
+        start, end = end, end + math.prod(shape) * dtype.itemsize
+        if entry["data_offsets"] != [start, end]:
+            raise ValueError(f"{name} has {shape} numbers at {entry['data_offsets']}")
+        found[name] = tuple(shape), dtype
+    if end != size:
+        raise ValueError(f"its arrays take {end} bytes and the file has {size}")
+    return found
+
+
+def _bytes(array: np.ndarray) -> memoryview:
+    """The memory of a contiguous array, byte by byte."""
+    return array.reshape(-1).view(np.uint8).data

@@ -1,0 +1,17 @@
+"""The command line ``dualpca``; it needs ``pip install 'dualpca[cli]'``."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["main"]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line with these arguments, by default those of the process; it exits."""
+    try:
+        from .app import app
+        from .run import run
+    except ImportError as error:
+        sys.exit(f"dualpca: {error.name} is missing; pip install 'dualpca[cli]'")
+    sys.exit(run(app, sys.argv[1:] if arguments is None else arguments))

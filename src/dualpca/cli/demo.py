@@ -1,0 +1,79 @@
+"""``dualpca demo``: handwritten digits, one row in seven ruined."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from sklearn.datasets import load_digits
+
+from .. import PCA, RobustPCA
+from ..report import write_report
+from . import show
+from .run import OK, OutputError
+from .work import check_free
+
+#: Components, the share of ruined rows, and the noise on them in units of a pixel's range.
+S, SHARE, NOISE = 10, 0.15, 15
+
+
+def demonstrate(folder: Path, force: bool) -> int:
+    """Fit plain and robust PCA to contaminated digits, print a table and write the report."""
+    if not folder.is_dir():
+        try:
+            folder.mkdir(parents=True)
+        except OSError as error:
+            raise OutputError(
+                f"{folder} cannot be made ({error.strerror}); give another -o"
+            ) from error
+    path = folder / "demo-report.html"
+    check_free(path, force)
+    data, digit = load_digits(return_X_y=True)
+    rng = np.random.default_rng(0)
+    order = rng.permutation(len(data))
+    data, digit = data[order] / 16, digit[order]
+    half = len(data) // 2
+    train, test = data[:half].copy(), data[half:]
+    bad = rng.random(half) < SHARE
+    clean = train[~bad]
+    train[bad] += NOISE * rng.standard_normal((int(bad.sum()), data.shape[1]))
+    ideal = PCA(S).fit(clean)
+    robust = RobustPCA(S, random_state=0)
+    sys.stdout.write(
+        f"handwritten digits: {half} images of 8 x 8 pixels, {bad.sum()} of them ruined by noise of "
+        f"{NOISE} times a pixel's range; {S} components\n\n"
+    )
+    table = []
+    for name, model, rows in (
+        ("PCA without the ruined rows", ideal, clean),
+        ("PCA", PCA(S), train),
+        ("RobustPCA", robust, train),
+    ):
+        model.fit(rows)
+        back = model.inverse_transform(model.transform(test))
+        lost = float(np.mean((test - back) ** 2) / np.mean((test - test.mean(axis=0)) ** 2))
+        cosine = np.linalg.svd(ideal.components_ @ model.components_.T, compute_uv=False)[-1]
+        angle = float(np.degrees(np.arccos(min(cosine, 1.0))))
+        table.append([name, f"{lost:.1%}", f"{angle:.1f}"])
+    head = ["method", "variance of unseen clean images lost", "degrees off"]
+    sys.stdout.write(show.aligned(head, table))
+    flagged = np.asarray(robust.outliers_)
+    sys.stdout.write(
+        f"\nRobustPCA flags {flagged[bad].sum()} of the {bad.sum()} ruined images and "
+        f"{flagged[~bad].sum()} of the {(~bad).sum()} others.\n"
+    )
+    write_report(
+        path,
+        robust,
+        train,
+        overwrite=force,
+        title="Handwritten digits with ruined rows",
+        row_names=[f"image {i}" for i in order[:half]],
+        labels=[str(d) for d in digit[:half]],
+        feature_names=[f"pixel {i // 8 + 1},{i % 8 + 1}" for i in range(data.shape[1])],
+        image_shape=(8, 8),
+        notes={"source": "scikit-learn's digits", "ruined rows": f"{bad.sum()} of {half}"},
+    )
+    sys.stdout.write(f"report: {path}\n")
+    return OK

@@ -1,0 +1,325 @@
+"""What commands do with data and models, apart from showing it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.pipeline import Pipeline
+
+from .. import PCA, KernelPCA, Preprocessor, RobustKernelPCA, RobustPCA, SparsePCA, load
+from ..estimators._start import MOST, components_for
+from ..models import ModelFileError, read_header
+from ..tables import NA_VALUES, Columns, Table, Writer, read
+from ..tables.table import TableError
+from .options import Approximation, FitOptions, Method, Missing, ReadOptions
+from .run import OutputError, RefusedError, tell
+from .watch import Watch
+
+#: The ending of model files that ``fit`` writes.
+ENDING = ".dualpca"
+
+#: Rows are transformed in blocks of about so many numbers.
+BLOCK = 2**20
+
+
+@dataclass
+class Fitted:
+    """A model, what is known of it beside it, and whether it fell short of ``--tol``."""
+
+    model: Any
+    notes: dict[str, Any] = field(default_factory=dict)
+    short: bool = False
+
+    @property
+    def estimator(self) -> Any:
+        """The model without its preprocessing."""
+        return self.model[-1] if isinstance(self.model, Pipeline) else self.model
+
+    @property
+    def names(self) -> list[str] | None:
+        names = getattr(self.model, "feature_names_in_", None)
+        return None if names is None else [str(name) for name in names]
+
+    @property
+    def imputes(self) -> bool:
+        return isinstance(self.model, Pipeline) and self.model[0].fill_ is not None
+
+    @property
+    def flags(self) -> bool:
+        return hasattr(self.estimator, "outliers_")
+
+    def prepared(self, X: Any) -> Any:
+        """Rows as the estimator sees them."""
+        return self.model[:-1].transform(X) if isinstance(self.model, Pipeline) else X
+
+
+def is_model(path: str) -> bool:
+    """Whether a file is a model rather than data."""
+    place = Path(path)
+    if path == "-" or not place.is_file():
+        return False
+    if place.suffix == ENDING:
+        return True
+    try:
+        read_header(path)
+    except (ModelFileError, OSError):
+        return False
+    return True
+
+
+def open_model(path: str) -> Fitted:
+    """A model from its file."""
+    if path == "-":
+        raise RefusedError("a model cannot be read from a pipe; give its file")
+    if not Path(path).is_file():
+        raise ModelFileError(f"{path}: there is no such file; `dualpca fit DATA` writes one")
+    if not is_model(path):
+        raise ModelFileError(f"{path} is no model of dualpca; `dualpca fit DATA` writes one")
+    return Fitted(load(path), read_header(path)["notes"])
+
+
+def open_table(
+    path: str, options: ReadOptions, watch: Watch | None, quiet: bool, model: Fitted | None = None
+) -> Table:
+    """The rows of a file; of a model's features where there is one."""
+    keep, drop = _several(options.keep), _several(options.drop)
+    ids: Any = _several(options.id)
+    names = None if model is None else model.names
+    if model is not None and (keep or drop):
+        raise RefusedError(
+            "--keep and --drop belong to fit; the model takes the columns it was fitted on"
+        )
+    if model is not None and names is not None:
+        keep = names
+    columns = Columns(
+        keep=keep,
+        drop=drop or (),
+        ids=ids,
+        likely_ids=() if model is None else model.notes.get("ids", ()),
+        label=options.label,
+        exact=names is not None,
+    )
+    impute = options.missing is Missing.impute or (model is not None and model.imputes)
+    if options.missing is Missing.impute and model is not None and not model.imputes:
+        raise RefusedError(
+            "the model was fitted without --missing impute; drop the rows, or fit it so"
+        )
+    drops = options.missing is Missing.drop
+    table = read(
+        path,
+        format=options.format,
+        key=options.key,
+        columns=columns,
+        missing="drop" if drops else "keep" if impute else "refuse",
+        delimiter=_unescaped(options.delimiter),
+        decimal=options.decimal,
+        na_values=[*NA_VALUES, *(options.na or ())],
+        header="auto" if options.header is None else options.header,
+        memory=options.memory * 2**20,
+        dtype=None if options.dtype is None else str(options.dtype),
+        on_rows=None if watch is None else watch.reading,
+    )
+    if watch is not None:
+        watch.phase("fitting" if model is None else "transforming")
+    width = None if model is None else model.model.n_features_in_
+    if width is not None and table.X.shape[1] != width:
+        raise TableError(
+            f"{path} has {table.X.shape[1]} columns of numbers where the model has {width} features "
+            "without names; give a file with the columns of the fit"
+        )
+    for note in [] if quiet else table.notes:
+        tell(note)
+    return table
+
+
+def _several(given: list[str] | None) -> list[str] | None:
+    """Names that were given apart or with commas between them."""
+    return None if not given else [name for text in given for name in text.split(",") if name]
+
+
+def _unescaped(delimiter: str | None) -> str | None:
+    return "\t" if delimiter in ("\\t", "tab") else delimiter
+
+
+def fit(table: Table, read_options: ReadOptions, options: FitOptions, source: str) -> Fitted:
+    """The model of a table, with the notes that go into its file."""
+    X = table.X
+    prepare = None
+    impute = read_options.missing is Missing.impute
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if impute or options.scale != "none":
+            prepare = Preprocessor(str(options.scale), "impute" if impute else "refuse").fit(X)
+            X = prepare.transform(X)
+        estimator = _sized(checked(options), X).fit(X)
+    for warning in caught:
+        tell(f"warning: {warning.message}")
+    model = estimator
+    if prepare is not None:
+        model = Pipeline([("preprocessor", prepare), ("model", estimator)])
+    if table.names is not None:
+        first = prepare if prepare is not None else estimator
+        first.feature_names_in_ = np.asarray(table.names, dtype=object)
+    notes = {
+        "source": "standard input" if source == "-" else Path(source).name,
+        "rows": int(table.X.shape[0]),
+        "ids": list(table.id_columns),
+        "label": table.label_column,
+        "left_out": list(table.left_out),
+        "dropped_rows": int(table.n_dropped),
+    }
+    short = any(issubclass(w.category, ConvergenceWarning) for w in caught)
+    return Fitted(model, notes, short)
+
+
+def checked(options: FitOptions) -> Any:
+    """The estimator that was asked for, its parameters in range; what it does not have is refused."""
+    found = _estimator(options)
+    found._validate_params()
+    return found
+
+
+def _estimator(options: FitOptions) -> Any:
+    method, n = options.method, _components(options.components)
+    given: dict[str, Any] = {"n_components": n, "random_state": options.seed}
+    if options.tol is not None:
+        given["tol"] = options.tol
+    takes = {
+        "quantile": (options.quantile, {Method.robust, Method.robust_kernel}),
+        "nonzero": (options.nonzero, {Method.sparse}),
+        "kernel": (options.kernel, {Method.kernel, Method.robust_kernel}),
+        "gamma": (options.gamma, {Method.kernel, Method.robust_kernel}),
+        "approximation": (options.approximation, {Method.kernel, Method.robust_kernel}),
+    }
+    for name, (value, methods) in takes.items():
+        if value is not None and method not in methods:
+            told = " or ".join(sorted(methods))
+            raise RefusedError(f"--{name} is for --method {told}; --method is {method}")
+    if options.quantile is not None:
+        given["quantile"] = options.quantile
+    if method is Method.robust:
+        return RobustPCA(**given)
+    if method is Method.plain:
+        return PCA(**given)
+    if method is Method.sparse:
+        if isinstance(n, float):
+            raise RefusedError(f"--components {n}: sparse components are counted; give 5")
+        k = "0.25" if options.nonzero is None else options.nonzero
+        return SparsePCA(**given, n_nonzero=_number("--nonzero", k, "12 or 0.25"))
+    given["kernel"] = options.kernel or "rbf"
+    gamma = options.gamma or "median"
+    words = ("median", "scale")
+    given["gamma"] = gamma if gamma in words else _number("--gamma", gamma, "0.1, median or scale")
+    if options.approximation not in (None, Approximation.none):
+        given["approximation"] = str(options.approximation)
+    if method is Method.robust_kernel:
+        return RobustKernelPCA(**given)
+    given["n_components"] = MOST if n is None else n
+    return KernelPCA(**given)
+
+
+def _sized(model: Any, X: Any) -> Any:
+    """The estimator with what depends on the data: components from the robust scree, landmarks."""
+    if getattr(model, "approximation", None) == "nystroem":
+        model.n_landmarks = min(model.n_landmarks, X.shape[0])
+    if model.n_components is None and isinstance(model, (PCA, SparsePCA)):
+        variances = RobustPCA(random_state=model.random_state).scree(X)
+        model.n_components = components_for(variances, None, min(X.shape))
+    return model
+
+
+def _components(text: str) -> int | float | None:
+    if text == "auto":
+        return None
+    n = _number("--components", text, "5, 0.9 or auto")
+    if not (n >= 1 if isinstance(n, int) else 0 < n < 1):
+        raise RefusedError(f"--components {text} is out of range; give 5, 0.9 or auto")
+    return n
+
+
+def _number(option: str, text: str, such_as: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        raise RefusedError(f"{option} {text!r} is no number; give {such_as}") from None
+
+
+def blocks_of(X: Any) -> Iterator[tuple[int, Any]]:
+    """The first row and the rows of each block, one after the other."""
+    if hasattr(X, "blocks"):
+        for rows, block in X._read():
+            yield rows.start, block
+        return
+    step = max(1, BLOCK // X.shape[1])
+    for start in range(0, X.shape[0], step):
+        yield start, X[start : start + step]
+
+
+def scores(fitted: Fitted, table: Table, distances: bool) -> Iterator[dict[str, Any]]:
+    """Blocks of scores with what names the rows, and the distances of robust models."""
+    for start, rows in blocks_of(table.X):
+        found: dict[str, Any] = _row_columns(table, start, rows.shape[0])
+        scores = np.asarray(fitted.model.transform(rows))
+        found |= {f"pc{j + 1}": scores[:, j] for j in range(scores.shape[1])}
+        if distances:
+            found |= measured(fitted, rows)
+        yield found
+
+
+def _row_columns(table: Table, start: int, count: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if table.ids is None:
+        found["row"] = np.arange(start + 1, start + count + 1)
+    else:
+        found["id"] = table.ids[start : start + count]
+    if table.labels is not None:
+        found["label"] = table.labels[start : start + count]
+    return found
+
+
+def measured(fitted: Fitted, rows: Any) -> dict[str, Any]:
+    """Both distances of rows, and whether they are flagged."""
+    score, orthogonal = fitted.estimator.distances(fitted.prepared(rows))
+    flagged = fitted.estimator._normality_of(score, orthogonal) < fitted.estimator.offset_
+    return {
+        "score_distance": np.asarray(score),
+        "orthogonal_distance": np.asarray(orthogonal),
+        "outlier": np.asarray(flagged).astype(np.int64),
+    }
+
+
+def write_table(path: Any, blocks: Iterator[dict[str, Any]], force: bool) -> None:
+    """Blocks to a file, or to standard output."""
+    with written(path, force) as writer:
+        for block in blocks:
+            writer.write(block)
+
+
+def written(path: Any, force: bool) -> Writer:
+    """A writer of a table, refused before any work where the file cannot be written."""
+    try:
+        return Writer(path, overwrite=force)
+    except TableError as error:
+        raise OutputError(str(error)) from error
+
+
+def check_free(path: Path | None, force: bool) -> None:
+    """Refuse to write over a file before any work is done."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise OutputError(f"{path} is a folder; give the name of a file in it")
+    if path.exists() and not force:
+        raise OutputError(f"{path} exists; give another name with -o, or --force to replace it")
+    if not path.parent.is_dir():
+        raise OutputError(f"{path.parent} is no folder; make it, or write elsewhere")

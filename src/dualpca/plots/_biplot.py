@@ -1,0 +1,162 @@
+"""Scores of rows with the loadings of features."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ._draw import axes, check_axes, check_count, ink, write
+from ._model import check_rows, estimator_of, feature_names, host, prepared
+from ._scores import ScoresDisplay, check_components, scores_of
+
+
+class BiplotDisplay(ScoresDisplay):
+    """The scores of rows on two components, with the loadings of the features as arrows.
+
+    Arrows have the lengths of the loadings on one scale, on which they fill the picture: an arrow is the
+    direction in which a feature grows, and the projections of rows onto it are what the two components
+    tell of that feature.
+
+    Parameters
+    ----------
+    scores : array of shape (n_samples, 2)
+    loadings : array of shape (n_features, 2)
+    feature_names : sequence of length n_features
+    labels, flagged, axis_names
+        As in :class:`ScoresDisplay`.
+
+    Attributes
+    ----------
+    ax_, figure_, points_
+        As in :class:`ScoresDisplay`.
+    arrows_ : list of matplotlib Annotation
+        The longest first.
+    names_ : list of matplotlib Annotation
+    scale_ : float
+        What loadings are multiplied with.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from dualpca import PCA
+    >>> from dualpca.plots import BiplotDisplay
+    >>> X, y = load_wine(return_X_y=True, as_frame=True)
+    >>> model = make_pipeline(StandardScaler(), PCA(2)).fit(X)
+    >>> display = BiplotDisplay.from_estimator(model, X, labels=y, n_arrows=3)
+    >>> [name.get_text() for name in display.names_]
+    ['color_intensity', 'alcohol', 'proline']
+    """
+
+    def __init__(self, scores: Any, loadings: Any, feature_names: Any, **rows: Any) -> None:
+        super().__init__(scores, **rows)
+        self.loadings = host(loadings)
+        self.feature_names = [str(name) for name in feature_names]
+        if self.loadings.shape != (len(self.feature_names), 2):
+            raise ValueError(
+                f"loadings has shape {self.loadings.shape} for {len(self.feature_names)} feature_names; "
+                "give two columns and one row for each name"
+            )
+
+    @classmethod
+    def from_estimator(
+        cls,
+        model: Any,
+        X: Any,
+        *,
+        components: tuple[int, int] = (0, 1),
+        labels: Any = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> BiplotDisplay:
+        """Draw the scores of rows and the loadings of features.
+
+        Parameters
+        ----------
+        model : PCA, RobustPCA or SparsePCA, or pipeline
+            Fitted, with two components at least.
+        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
+            The rows.
+        components : pair of int
+            Which components to draw, from 0.
+        labels : sequence of length n_samples, optional
+            Classes or numbers to colour the rows by.
+        ax : matplotlib Axes, optional
+        **kwargs
+            For :meth:`plot`.
+
+        Returns
+        -------
+        display : BiplotDisplay
+        """
+        check_axes(ax)
+        check_rows("labels", labels, X)
+        give = "PCA, RobustPCA or SparsePCA"
+        estimator = estimator_of(model, cls.__name__, "transform", "scores", give)
+        if not hasattr(estimator, "components_"):
+            raise TypeError(
+                f"model is a {type(estimator).__name__}, which has no loadings of features; give "
+                f"{cls.__name__} a fitted {give}"
+            )
+        numbers = check_components(components, estimator)
+        names = feature_names(model, estimator)
+        loadings = host(estimator.components_)[numbers].T
+        if getattr(estimator, "whiten", False):  # rows are scores times these
+            loadings = loadings * np.sqrt(host(estimator.explained_variance_)[numbers])
+        parts = scores_of(estimator, numbers, prepared(model, X))
+        display = cls(loadings=loadings, feature_names=names, labels=labels, **parts)
+        return display.plot(ax, **kwargs)
+
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        n_arrows: int = 10,
+        equal_aspect: bool = True,
+        **kwargs: Any,
+    ) -> BiplotDisplay:
+        """Draw the scores and the arrows.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+        n_arrows : int
+            How many features to draw and to name at most, those with the longest arrows.
+        equal_aspect : bool
+            Whether both axes have the same unit of length, without which angles mean nothing.
+        **kwargs
+            For :meth:`ScoresDisplay.plot`.
+
+        Returns
+        -------
+        self
+        """
+        size = np.hypot(*self.loadings.T)
+        longest = np.argsort(-size, kind="stable")
+        count = check_count("n_arrows", n_arrows, "features to draw")
+        longest = longest[size[longest] > 0][:count]
+        super().plot(axes(ax), equal_aspect=equal_aspect, **kwargs)
+        ax = self.ax_
+        tips = self.loadings[longest] * self._scale(longest)
+        style = {"arrowstyle": "-|>", "color": ink(), "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
+        arrow: dict[str, Any] = {"arrowprops": style, "annotation_clip": False}
+        self.arrows_ = [ax.annotate("", tuple(tip), (0.0, 0.0), **arrow) for tip in tips]
+        ax.update_datalim(1.1 * tips)
+        ax.autoscale_view()
+        along = np.concatenate([t * tips for t in np.linspace(0.1, 1.0, 10)])
+        obstacles = np.concatenate([self.scores[self._shown], along])
+        names = [self.feature_names[i] for i in longest]
+        self.names_ = write(ax, names, tips, obstacles, outwards=True)
+        return self
+
+    def _scale(self, longest: np.ndarray) -> float:
+        """The largest scale that keeps the arrows within the range of the scores, less a margin."""
+        self.scale_ = 1.0
+        reach = np.abs(self.scores[self._shown]).max(axis=0)
+        widest = np.abs(self.loadings[longest]).max(axis=0, initial=0.0)
+        ratios = reach[widest > 0] / widest[widest > 0]
+        if len(ratios) and 0 < ratios.min() < np.inf:
+            self.scale_ = 0.85 * float(ratios.min())
+        return self.scale_

@@ -1,0 +1,239 @@
+"""Rows as images: the data, what a model keeps of it, and what it leaves."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from array_api_compat import is_array_api_obj
+from sklearn.utils import _safe_indexing
+
+from ..operators import Operator, as_operator, is_streamed
+from ._draw import axes, check_axes
+from ._model import estimator_of, host, names_of_rows
+
+#: So many rows are drawn where no others are asked for.
+ROWS = 8
+
+
+class ReconstructionDisplay:
+    """Rows as images in columns: the data, and for each model its reconstruction and the residual.
+
+    Data and reconstructions share one scale of grey, from the least to the largest number of the data;
+    residuals share one of colours, red where the data is larger, with white for 0.
+
+    Parameters
+    ----------
+    rows : array of shape (n_rows, n_features)
+    reconstructions : dict of str to array of shape (n_rows, n_features)
+        By the names of the models.
+    image_shape : (height, width) or (height, width, 3)
+    row_names : sequence of length n_rows, optional
+        What to call the rows; their numbers, from 0, where it is not given.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+    images_ : list of matplotlib AxesImage
+        The lines of the picture, from the top.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from dualpca import PCA
+    >>> from dualpca.plots import ReconstructionDisplay
+    >>> X = load_digits().data
+    >>> display = ReconstructionDisplay.from_estimator(PCA(10).fit(X), X, image_shape=(8, 8))
+    >>> [label.get_text() for label in display.ax_.get_yticklabels()]
+    ['data', 'PCA', 'residual\\n(within ±9.6)']
+    """
+
+    def __init__(
+        self,
+        rows: Any,
+        reconstructions: dict[str, Any],
+        *,
+        image_shape: tuple[int, ...],
+        row_names: Any = None,
+    ) -> None:
+        self.rows = host(rows)
+        if self.rows.ndim != 2 or len(self.rows) == 0:
+            raise ValueError(
+                f"rows has shape {self.rows.shape}; give one row at least, of features"
+            )
+        self.image_shape = check_image_shape(image_shape, self.rows.shape[1])
+        self.reconstructions = {name: host(R) for name, R in reconstructions.items()}
+        for name, R in self.reconstructions.items():
+            if R.shape != self.rows.shape:
+                raise ValueError(
+                    f"reconstructions[{name!r}] has shape {R.shape} and rows {self.rows.shape}; "
+                    "reconstruct these rows"
+                )
+        self.row_names = names_of_rows(row_names, len(self.rows))
+
+    @classmethod
+    def from_estimator(
+        cls,
+        model: Any,
+        X: Any,
+        *,
+        image_shape: tuple[int, ...],
+        rows: Any = None,
+        beside: Any = None,
+        row_names: Any = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> ReconstructionDisplay:
+        """Draw rows of X and what ``inverse_transform(transform(X))`` makes of them.
+
+        Parameters
+        ----------
+        model : estimator with ``inverse_transform``, or pipeline
+            Fitted.
+        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
+        image_shape : (height, width) or (height, width, 3)
+            Of the image that a row is, pixels by lines.
+        rows : sequence of int, optional
+            Which rows of X to draw, the first eight where it is not given.
+        beside : estimator or pipeline, optional
+            Another fitted model, plain PCA say, to draw below.
+        row_names : sequence, optional
+            What to call the rows that are drawn; their numbers where it is not given.
+        ax : matplotlib Axes, optional
+        **kwargs
+            For :meth:`plot`.
+
+        Returns
+        -------
+        display : ReconstructionDisplay
+        """
+        check_axes(ax)
+        give = "PCA, RobustPCA, SparsePCA, or KernelPCA with fit_inverse_transform=True"
+        models: dict[str, Any] = {}
+        for each in (model,) if beside is None else (model, beside):
+            has = "way back from scores to rows"
+            estimator = estimator_of(each, cls.__name__, "inverse_transform", has, give)
+            name = type(estimator).__name__
+            check_image_shape(image_shape, _features(each, estimator))
+            models[name if name not in models else f"{name}, beside"] = each
+        if is_streamed(X):
+            X = as_operator(X)
+        chosen = _chosen(rows, X.shape[0] if hasattr(X, "shape") else len(X))
+        some = _taken(X, chosen)
+        with warnings.catch_warnings():
+            if isinstance(X, Operator):  # rows taken from a table in a file have lost its names
+                warnings.filterwarnings("ignore", message="X does not have valid feature names")
+            found = {
+                name: each.inverse_transform(each.transform(some)) for name, each in models.items()
+            }
+        display = cls(
+            some.toarray() if sp.issparse(some) else some,
+            found,
+            image_shape=image_shape,
+            row_names=chosen if row_names is None else row_names,
+        )
+        return display.plot(ax, **kwargs)
+
+    def plot(self, ax: Any = None, **kwargs: Any) -> ReconstructionDisplay:
+        """Draw the images.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+        **kwargs
+            For ``Axes.imshow`` of data and reconstructions.
+
+        Returns
+        -------
+        self
+        """
+        self.ax_ = ax = axes(ax, "compressed")  # images keep their shape
+        self.figure_ = ax.figure
+        low, high = float(np.nanmin(self.rows)), float(np.nanmax(self.rows))
+        rest = {name: self.rows - R for name, R in self.reconstructions.items()}
+        most = max((float(np.nanmax(np.abs(R))) for R in rest.values()), default=0.0)
+        grey: dict[str, Any] = {"cmap": "gray", "vmin": low, "vmax": high, **kwargs}
+        signed: dict[str, Any] = {"cmap": "RdBu_r", "vmin": -most or -1.0, "vmax": most or 1.0}
+        lines = [("data", self.rows, grey)]
+        for name, R in self.reconstructions.items():
+            lines += [(name, R, grey), (f"residual\n(within ±{most:.3g})", rest[name], signed)]
+        height, width = (length + 1 for length in self.image_shape[:2])
+        self.images_ = []
+        for i, (_, values, style) in enumerate(lines):
+            picture = self._line(values, style["vmin"], style["vmax"])
+            extent = (-0.5, picture.shape[1] - 0.5, (i + 1) * height - 1.5, i * height - 0.5)
+            self.images_.append(ax.imshow(picture, extent=extent, interpolation="nearest", **style))
+        ax.set(xlim=(-1.5, width * len(self.rows) - 0.5), ylim=(height * len(lines) - 0.5, -1.5))
+        middle_x = width * np.arange(len(self.rows)) + (width - 2) / 2
+        middle_y = height * np.arange(len(lines)) + (height - 2) / 2
+        long = max(map(len, self.row_names)) > 4
+        ax.set_xticks(middle_x, self.row_names, rotation=90 if long else 0)
+        ax.set_yticks(middle_y, [name for name, _, _ in lines])
+        ax.tick_params(length=0)
+        ax.spines[:].set_visible(False)
+        ax.set_xlabel("row")
+        return self
+
+    def _line(self, values: np.ndarray, low: float, high: float) -> Any:
+        """Images side by side, a pixel apart; nothing is drawn between them."""
+        images = values.reshape(len(values), *self.image_shape).astype(float)
+        gap = ((0, 0), (0, 0), (0, 1)) + ((0, 0),) * (images.ndim - 3)
+        padded = np.pad(images, gap, constant_values=np.nan)
+        line = np.concatenate(list(padded), axis=1)[:, :-1]
+        if line.ndim == 2:
+            return np.ma.masked_invalid(line)
+        # colours are numbers from 0 to 1, and their transparency tells what is drawn
+        seen = np.isfinite(line).all(axis=2, keepdims=True)
+        scaled = np.clip((line - low) / ((high - low) or 1.0), 0.0, 1.0)
+        return np.concatenate([np.where(seen, scaled, 0.0), seen], axis=2)
+
+
+def check_image_shape(image_shape: Any, features: int) -> tuple[int, ...]:
+    """The shape of images of so many pixels."""
+    try:
+        shape = tuple(int(n) for n in image_shape)
+        right = shape == tuple(image_shape)
+    except (TypeError, ValueError):
+        shape, right = (), False
+    grey_or_colours = len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)
+    if not right or not grey_or_colours or min(shape) < 1 or math.prod(shape) != features:
+        raise ValueError(
+            f"image_shape={image_shape!r} does not make an image of {features} features; give (height, "
+            f"width) or (height, width, 3) with the product {features}"
+        )
+    return shape
+
+
+def _features(model: Any, estimator: Any) -> int:
+    """How many features the rows have that a model is given."""
+    return int(getattr(model, "n_features_in_", estimator.n_features_in_))
+
+
+def _chosen(rows: Any, count: int) -> list[int]:
+    chosen = list(range(min(ROWS, count))) if rows is None else list(rows)
+    whole = all(isinstance(i, Integral) and not isinstance(i, bool) for i in chosen)
+    if not chosen or not whole or not all(0 <= i < count for i in chosen):
+        raise ValueError(
+            f"rows={rows!r} are not numbers of rows of X; give some integers from 0 to {count - 1}"
+        )
+    return [int(i) for i in chosen]
+
+
+def _taken(X: Any, chosen: list[int]) -> Any:
+    """Some rows of X, in memory and of X's kind."""
+    if isinstance(X, Operator):
+        once, back = np.unique(chosen, return_inverse=True)
+        return X.take(once)[back]  # type: ignore[attr-defined]
+    if is_array_api_obj(X):
+        return X[chosen, :] if isinstance(X, np.ndarray) else _stacked(X, chosen)
+    return _safe_indexing(X, chosen)
+
+
+def _stacked(X: Any, chosen: list[int]) -> Any:
+    from ..linalg import namespace
+
+    return namespace(X).stack([X[i, :] for i in chosen])

@@ -1,0 +1,196 @@
+"""The share of each component in the variance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from ._draw import BLUE, VERMILION, axes, check_axes, ink, legend
+from ._model import estimator_of, host, is_robust, prepared
+
+#: Negative variances of at most this share of the largest are rounding, in single precision.
+ROUNDING = 1e-6
+
+
+class ScreeDisplay:
+    """The share of each component in the variance, and of the first k together.
+
+    Parameters
+    ----------
+    shares : array of shape (n_components,)
+        The model's.
+    plain : array of shape (n_components,), optional
+        Those of plain PCA, to draw beside those of a robust model.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+    bars_ : list of matplotlib BarContainer
+        Of the model, and of plain PCA.
+    lines_ : list of matplotlib Line2D
+        The cumulative shares.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dualpca import RobustPCA
+    >>> from dualpca.plots import ScreeDisplay
+    >>> X = load_iris().data
+    >>> display = ScreeDisplay.from_estimator(RobustPCA(2, random_state=0).fit(X), X)
+    >>> [len(bars) for bars in display.bars_]
+    [2, 2]
+    """
+
+    def __init__(self, shares: Any, *, plain: Any = None) -> None:
+        self.shares = _shares("shares", shares)
+        self.plain = None if plain is None else _shares("plain", plain)
+        if self.plain is not None and len(self.plain) != len(self.shares):
+            raise ValueError(
+                f"plain has {len(self.plain)} shares beside {len(self.shares)} of the model; give as "
+                "many of both"
+            )
+
+    @classmethod
+    def from_estimator(
+        cls, model: Any, X: Any = None, *, ax: Any = None, **kwargs: Any
+    ) -> ScreeDisplay:
+        """Draw the shares of a fitted model in the variance of its data.
+
+        They reach 1 only where no direction is left out.
+
+        Parameters
+        ----------
+        model : estimator with ``explained_variance_ratio_``, or pipeline
+        X : array, sparse matrix, data frame, file or dask array, optional
+            The training rows of a robust model, of shape (n_samples, n_features): plain PCA of them,
+            with as many components, is drawn beside it.
+        ax : matplotlib Axes, optional
+        **kwargs
+            For :meth:`plot`.
+
+        Returns
+        -------
+        display : ScreeDisplay
+        """
+        check_axes(ax)
+        give = "PCA, RobustPCA or KernelPCA, or call ScreeDisplay.from_variances"
+        estimator = estimator_of(model, cls.__name__, "fit", "fit", give)
+        name = type(estimator).__name__
+        if not hasattr(estimator, "explained_variance_ratio_"):
+            raise TypeError(
+                f"model is a {name}, which has no explained_variance_ratio_; give "
+                f"{cls.__name__} a fitted {give}"
+            )
+        plain = None
+        if X is not None:
+            if not is_robust(estimator):
+                raise ValueError(
+                    f"X is for plain PCA beside a robust model, and model is a {name}; leave X out"
+                )
+            plain = _plain(estimator, prepared(model, X))
+        return cls(estimator.explained_variance_ratio_, plain=plain).plot(ax, **kwargs)
+
+    @classmethod
+    def from_variances(cls, variances: Any, *, ax: Any = None, **kwargs: Any) -> ScreeDisplay:
+        """Draw the shares of variances in their sum.
+
+        Parameters
+        ----------
+        variances : array of shape (n_components,)
+            Such as ``RobustPCA().scree(X)``, to choose ``n_components`` from.
+        ax : matplotlib Axes, optional
+        **kwargs
+            For :meth:`plot`.
+
+        Returns
+        -------
+        display : ScreeDisplay
+
+        Examples
+        --------
+        >>> from dualpca.plots import ScreeDisplay
+        >>> display = ScreeDisplay.from_variances([6.0, 3.0, 1.0])
+        >>> [round(float(bar.get_height()), 2) for bar in display.bars_[0]]
+        [0.6, 0.3, 0.1]
+        """
+        check_axes(ax)
+        values = _shares("variances", variances)
+        return cls(values / (values.sum() or 1.0)).plot(ax, **kwargs)
+
+    def plot(self, ax: Any = None, **kwargs: Any) -> ScreeDisplay:
+        """Draw the shares.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+        **kwargs
+            For ``Axes.bar``.
+
+        Returns
+        -------
+        self
+        """
+        self.ax_ = ax = axes(ax)
+        self.figure_ = ax.figure
+        from matplotlib.ticker import MaxNLocator
+
+        kinds: list[Any] = [(self.shares, "each component", "cumulative", BLUE, "-")]
+        if self.plain is not None:
+            kinds = [
+                (self.shares, "robust", "robust, cumulative", BLUE, "-"),
+                (self.plain, "plain", "plain, cumulative", VERMILION, "--"),
+            ]
+        self.bars_, self.lines_ = [], []
+        width = 0.8 / len(kinds)
+        for i, (shares, each, together, colour, dashes) in enumerate(kinds):
+            number = np.arange(1, len(shares) + 1)
+            place = number + (i - (len(kinds) - 1) / 2) * width
+            style = {"color": colour, "alpha": 0.7, "label": each, **kwargs}
+            self.bars_.append(ax.bar(place, shares, width, **style))
+            line_colour = ink() if self.plain is None else colour
+            line = {"color": line_colour, "linestyle": dashes, "marker": ".", "label": together}
+            self.lines_ += ax.plot(number, np.cumsum(shares), **line)
+        ax.set(xlabel="component", ylabel="share of variance", ylim=(0, 1.05))
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        legend(ax)
+        return self
+
+
+def _shares(name: str, given: Any) -> np.ndarray:
+    """Numbers that are not negative."""
+    if isinstance(given, BaseEstimator):
+        raise TypeError(
+            f"{name} is a {type(given).__name__}; call ScreeDisplay.from_estimator for models"
+        )
+    try:
+        values = np.asarray(host(given), dtype=float)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"{name} is a {type(given).__name__}; give an array, such as RobustPCA().scree(X)"
+        ) from error
+    right = values.ndim == 1 and values.size > 0 and np.isfinite(values).all()
+    if not right or values.min() < -ROUNDING * values.max():
+        raise ValueError(
+            f"{name}, of shape {values.shape}, must be a sequence of finite numbers that are not "
+            "negative; to draw those of data X give RobustPCA().scree(X)"
+        )
+    return np.maximum(values, 0.0)
+
+
+def _plain(estimator: Any, X: Any) -> np.ndarray:
+    """The shares of as many components of PCA, in feature space where the estimator is there."""
+    from ..estimators import PCA, KernelPCA
+    from ..features import feature_operator
+
+    n, center = estimator.n_components_, estimator.center is not None
+    model: Any = PCA(n, center=center, random_state=0)
+    if getattr(estimator, "approximation", None) is not None:
+        X = feature_operator(estimator.features_, estimator._checked(X, "transform"))
+    elif hasattr(estimator, "kernel"):
+        names = ("kernel", "degree", "coef0", "kernel_params", "n_jobs")
+        options = {name: getattr(estimator, name) for name in names}
+        options |= {"gamma": estimator.gamma_, "center": center, "random_state": 0}
+        model = KernelPCA(n, **options)
+    return host(model.fit(X).explained_variance_ratio_)

@@ -1,0 +1,236 @@
+"""Which columns of a table are numbers to analyse, names of rows, or labels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+
+from .table import TableError, counted, listed
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns to read, and as what.
+
+    Columns are chosen by name, by number from 1 ("3"), by range ("3-10" or "x1:x9") and by pattern
+    ("pixel*"); a name that is one of the file's is never taken for anything else.
+
+    Parameters
+    ----------
+    keep : sequence of str, optional
+        Read only these, in the order of the file; all columns of numbers by default.
+    drop : sequence of str
+        Leave these out.
+    ids : str or sequence of str, optional
+        The columns that name the rows, joined by "/" where there are several. By default the
+        first column of text; ``()`` for none.
+    likely_ids : sequence of str
+        Names of columns that name the rows, such as those of an earlier file: taken where ``ids`` is
+        None and the file has them.
+    label : str, optional
+        The column with a label for each row.
+    exact : bool
+        ``keep`` are the names of a model's features: read exactly these columns, in this order. A
+        file without names has to have as many columns.
+    """
+
+    keep: Sequence[str] | None = None
+    drop: Sequence[str] = ()
+    ids: str | Sequence[str] | None = None
+    likely_ids: Sequence[str] = ()
+    label: str | None = None
+    exact: bool = False
+
+
+@dataclass
+class Header:
+    """The columns of a file: their names, which are text, and which one has the names of rows.
+
+    ``named`` tells whether the names are the file's own, ``told`` whether those that are not are of
+    use to the user all the same. ``rows`` are the names of the columns
+    that describe rows, where a file keeps them apart; ``index`` is then one of these.
+    """
+
+    names: list[str]
+    named: bool = True
+    told: bool = True
+    text: frozenset[int] = frozenset()
+    index: int | None = None
+    rows: Sequence[str] | None = None
+    empty: frozenset[int] = frozenset()
+
+
+@dataclass
+class Choice:
+    """Column numbers: features in order; those of ids and label, in ``rows`` where it is."""
+
+    features: list[int]
+    names: list[str] | None
+    ids: list[int] = field(default_factory=list)
+    label: int | None = None
+    left_out: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def unnamed(number: int) -> list[str]:
+    """Names for columns that have none: x1, x2, ..."""
+    return [f"x{j + 1}" for j in range(number)]
+
+
+def choose(header: Header, columns: Columns) -> Choice:
+    """The columns of the file that were asked for."""
+    about_rows = header.names if header.rows is None else list(header.rows)
+    ids = [] if columns.ids is None else _find(_several(columns.ids), about_rows)
+    label = None if columns.label is None else _one(columns.label, about_rows)
+    dropped = set(_find(_several(columns.drop), header.names))
+    apart = set() if header.rows is not None else {*ids, *([] if label is None else [label])}
+    choice = Choice([], None, ids, label)
+    if columns.ids is None:
+        likely = [about_rows.index(name) for name in columns.likely_ids if name in about_rows]
+        choice.ids = likely or _found_ids(header, apart | dropped)
+        apart |= set(choice.ids) if header.rows is None else set()
+    if columns.exact and columns.keep is not None:
+        _exactly(header, list(columns.keep), apart, choice)
+    else:
+        _features(header, columns, apart, dropped, choice)
+    if choice.ids and columns.ids is None and header.rows is None:
+        choice.notes.insert(0, f"rows are named by column {header.names[choice.ids[0]]!r}")
+    return choice
+
+
+def _found_ids(header: Header, taken: set[int]) -> list[int]:
+    """The column that names the rows where the user does not say."""
+    if header.index is not None and (header.rows is not None or header.index not in taken):
+        return [header.index]
+    if header.rows is not None:
+        return []
+    return [j for j in sorted(header.text) if j not in taken][:1]
+
+
+def _features(
+    header: Header, columns: Columns, apart: set[int], dropped: set[int], choice: Choice
+) -> None:
+    names, given = header.names, columns.keep is not None
+    wish = _several(columns.keep or ())
+    where = {name: j for j, name in enumerate(names)}
+    kept = sorted(set(_find(wish, names))) if given else list(range(len(names)))
+    index = {header.index} if header.rows is None else set()
+    kept = [j for j in kept if j not in apart | dropped | index | header.empty]
+    for spec in wish:
+        hits = _match(spec, where)
+        if len(hits) == 1 and hits[0] in header.text and hits[0] in kept:
+            raise TableError(
+                f"column {names[hits[0]]!r} is text, not numbers; leave it out of --keep, name it "
+                "as --id or --label, or encode it as numbers"
+            )
+    choice.features = [j for j in kept if j not in header.text]
+    choice.left_out = [names[j] for j in kept if j in header.text]
+    if choice.left_out:
+        choice.notes.append(f"left out text columns: {listed(choice.left_out)}")
+    if not choice.features:
+        found = f": {listed(choice.left_out)} hold text" if choice.left_out else ""
+        raise TableError(
+            f"no column of numbers is left{found}; see --keep, --drop, --delimiter and --decimal"
+        )
+    if header.told or len(choice.features) < len(names):
+        choice.names = [names[j] for j in choice.features]
+
+
+def _exactly(header: Header, wanted: list[str], apart: set[int], choice: Choice) -> None:
+    where = {name: j for j, name in enumerate(header.names)}
+    missing = [name for name in wanted if name not in where]
+    choice.names = wanted
+    if not missing:
+        choice.features = [where[name] for name in wanted]
+        text = [name for name in wanted if where[name] in header.text]
+        if text:
+            raise TableError(
+                f"{listed(text)}: text here, numbers in the model; encode them as they were at fit"
+            )
+        return
+    if header.named:
+        close = _suggestion(missing[0], header.names)
+        raise TableError(
+            f"the model needs {counted(len(missing), 'column')} that the file does not have: "
+            f"{listed(missing)};{close} rename or add what is missing"
+        )
+    numbers = [j for j in range(len(where)) if j not in apart | header.text | header.empty]
+    if len(numbers) != len(wanted):
+        raise TableError(
+            f"the file has {counted(len(numbers), 'column')} of numbers, without names, and the "
+            f"model needs {len(wanted)}; give a file of the columns the model was fitted on"
+        )
+    choice.features = numbers
+
+
+def _several(specs: str | Sequence[str]) -> list[str]:
+    return [specs] if isinstance(specs, str) else [str(spec) for spec in specs]
+
+
+def _find(specs: Sequence[str], names: Sequence[str]) -> list[int]:
+    """The numbers of the columns that the specifications choose, each once."""
+    where = {name: j for j, name in enumerate(names)}
+    return list(dict.fromkeys(j for spec in specs for j in _match(spec, where)))
+
+
+def _one(spec: str, names: Sequence[str]) -> int:
+    hits = _find([spec], names)
+    if len(hits) != 1:
+        raise TableError(f"{spec!r} stands for {len(hits)} columns as --label; name one")
+    return hits[0]
+
+
+def _match(spec: str, where: dict[str, int]) -> list[int]:
+    """The columns that one specification chooses among names and their numbers."""
+    if spec in where:
+        return [where[spec]]
+    d = len(where)
+    numbers = re.fullmatch(r"(\d+)(?:-(\d+))?", spec, re.ASCII)
+    if numbers:
+        first, last = int(numbers[1]), int(numbers[2] or numbers[1])
+        if not 1 <= first <= last <= d:
+            raise TableError(
+                f"there is no column {spec}; there are {counted(d, 'column')}, counted from 1"
+            )
+        return list(range(first - 1, last))
+    for cut in (at for at, sign in enumerate(spec) if sign == ":"):
+        ends = spec[:cut], spec[cut + 1 :]
+        if ends[0] in where and ends[1] in where:
+            first, last = (where[end] for end in ends)
+            if first > last:
+                raise TableError(
+                    f"{spec!r} is an empty range; {ends[1]!r} comes before {ends[0]!r}"
+                )
+            return list(range(first, last + 1))
+    found = [j for name, j in where.items() if fnmatchcase(name, spec)]
+    if not found:
+        raise TableError(
+            f"there is no column {spec!r};{_suggestion(spec, where)} the columns are {listed(where)}"
+        )
+    return found
+
+
+def _suggestion(name: str, names: Iterable[str]) -> str:
+    lower = {other.lower(): other for other in names}
+    close = [lower[other] for other in get_close_matches(name.lower(), list(lower), 3)]
+    return f" did you mean {' or '.join(repr(other) for other in close)}?" if close else ""
+
+
+def unique(names: Sequence[str], notes: list[str]) -> list[str]:
+    """Names with the empty ones filled in and the repeated ones numbered; notes say which."""
+    taken, result, odd = set(names), dict[str, None](), []
+    counts: dict[str, int] = {}
+    for j, name in enumerate(names):
+        base = new = name or f"x{j + 1}"
+        while new in result or (new != name and new in taken):
+            counts[base] = counts.get(base, 1) + 1
+            new = f"{base}_{counts[base]}"
+        if new != name:
+            odd.append(f"{name!r} (column {j + 1}) is called {new!r}")
+        result[new] = None
+    if odd:
+        notes.append(f"column names that were empty or repeated: {listed(odd, 4)}")
+    return list(result)

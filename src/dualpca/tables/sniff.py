@@ -1,0 +1,129 @@
+"""What the head of a delimited file tells: encoding, delimiter, decimal sign, header, text."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from .table import TableError
+
+#: Cells that are missing: those of pandas.
+NA_VALUES = (
+    *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
+    *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
+)
+
+#: A number as it is written in files, the decimal sign being a point; true and false count.
+NUMBER = (
+    r"^[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[iI]nf(?:inity)?|INF(?:INITY)?"
+    r"|[nN]a[nN]|NAN)$|^(?:[tT]rue|TRUE|[fF]alse|FALSE)$"
+)
+_NUMBER = re.compile(NUMBER)
+_DECIMAL = {sign: re.compile(rf"[+-]?[0-9]*\{sign}[0-9]+(?:[eE][+-]?[0-9]+)?") for sign in ".,"}
+
+DELIMITERS = "\t;|, "
+
+
+def encoding_of(head: bytes, whole: bool) -> str:
+    """UTF-8 or UTF-16 by its mark; latin-1, in which all bytes are letters, where it is neither."""
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head, final=whole)
+    except UnicodeDecodeError:
+        return "latin-1"
+    return "utf-8"
+
+
+def rows_of(lines: Any, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a file that are not blank, each with the number of its last line."""
+    reader = csv.reader(lines, delimiter=delimiter)
+    try:
+        for row in reader:
+            if row:
+                yield reader.line_num, row
+    except csv.Error as error:
+        raise TableError(
+            f"line {reader.line_num} cannot be read ({error}); give the right --delimiter, or "
+            "correct the quotes there"
+        ) from error
+
+
+def is_number(cell: str, decimal: str = ".") -> bool:
+    """Whether a cell is a number or a truth value."""
+    return _NUMBER.match(cell.strip().replace(decimal, ".")) is not None
+
+
+def head_rows(text: str, delimiter: str, whole: bool) -> list[tuple[int, list[str]]]:
+    """The whole rows of a head; its last one may have been cut."""
+    rows = list(rows_of(io.StringIO(text, newline=""), delimiter))
+    return rows if whole or len(rows) < 2 else rows[:-1]
+
+
+def delimiter_of(texts: dict[str, str], whole: bool, first: str) -> str:
+    """The delimiter that cuts the head into most even rows, of these with most numbers.
+
+    ``texts`` has the head for each delimiter that is tried; ``first`` wins where all is equal. Words
+    have spaces between them too: these cut only where nothing else does, or where all between them
+    are numbers.
+    """
+    best, found = (0.0, 0.0, 0), first
+    for delimiter in sorted(texts, key=lambda sign: (sign == " ", sign != first)):
+        try:
+            rows = [row for _, row in head_rows(texts[delimiter], delimiter, whole)][:500]
+        except TableError:
+            continue
+        body = rows[1:] or rows
+        count, often = Counter(len(row) for row in body).most_common(1)[0] if body else (1, 0)
+        if count < 2:
+            continue
+        cells = [cell for row in body for cell in row]
+        numbers = sum(is_number(cell) or is_number(cell, ",") or not cell for cell in cells)
+        if delimiter == " " and best[0] >= 0.9 and numbers < len(cells):
+            continue
+        score = (round(often / len(body), 1), round(numbers / len(cells), 2), count)
+        if score > best:
+            best, found = score, delimiter
+    return found
+
+
+def decimal_of(rows: Sequence[Sequence[str]], delimiter: str) -> str:
+    """A comma where there are numbers with a comma, and none with a point."""
+    if delimiter == ",":
+        return "."
+    cells = [cell.strip() for row in rows for cell in row]
+    found = {s: any(rule.fullmatch(cell) for cell in cells) for s, rule in _DECIMAL.items()}
+    return "," if found[","] and not found["."] else "."
+
+
+def has_header(first: Sequence[str], decimal: str, na: Collection[str]) -> bool:
+    """Whether some cell of the first row is neither missing nor a number."""
+    return any(cell.strip() not in na and not is_number(cell, decimal) for cell in first)
+
+
+def counts_columns(first: Sequence[str], rest: Sequence[Sequence[str]]) -> bool:
+    """Whether the first row is 0, 1, 2, ... or 1, 2, 3, ..., as pandas names columns that have no
+    names, above numbers that are not whole."""
+    starts = (range(len(first)), range(1, len(first) + 1))
+    counting = any(list(first) == [str(j) for j in start] for start in starts)
+    broken = (_DECIMAL[sign].fullmatch(cell) for row in rest for cell in row for sign in ".,")
+    return counting and any(broken)
+
+
+def text_columns(
+    rows: Sequence[Sequence[str]], decimal: str, na: Collection[str]
+) -> tuple[frozenset[int], frozenset[int]]:
+    """The columns most of whose cells are no numbers; and those that have no cells at all."""
+    text, empty = set(), set()
+    for j, column in enumerate(zip(*rows, strict=False)):
+        cells = [cell for cell in column if cell.strip() not in na]
+        if not cells:
+            empty.add(j)
+        elif 2 * sum(is_number(cell, decimal) for cell in cells) < len(cells):
+            text.add(j)
+    return frozenset(text), frozenset(empty)

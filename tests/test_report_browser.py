@@ -1,0 +1,352 @@
+"""The report in a browser: it draws, answers to mouse and keyboard, and keeps to itself."""
+
+import json
+import shutil
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from dualpca import PCA, RobustPCA
+from dualpca.report import write_report
+
+pytest.importorskip("plotly")
+sync_api = pytest.importorskip("playwright.sync_api")
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the path")
+
+HOSTILE = [
+    "<img src=x onerror=alert(1)>",
+    "</script><script>alert(2)</script>",
+    "{{x}}",
+    "=1+1",
+    "w" * 200,
+    "<b>bold</b> & <a href='http://x.example'>link</a>",
+]
+
+#: The contrast of each text with what is behind it, by WCAG's formula, where it is less than 4.5.
+CONTRAST = """() => {
+  const parse = (c) => { const m = c.match(/[\\d.]+/g).map(Number);
+    return m.length > 3 ? m : [...m, 1]; };
+  const light = (c) => { const [r, g, b] = c.slice(0, 3).map((v) => {
+    v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const behind = (e) => { for (; e; e = e.parentElement) {
+    const c = parse(getComputedStyle(e).backgroundColor); if (c[3] > 0) return c; }
+    return [255, 255, 255, 1]; };
+  const poor = [];
+  let seen = 0;
+  for (const e of document.querySelectorAll("body *")) {
+    const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    if (!own || !e.getClientRects().length || e.closest("script")) continue;
+    const style = getComputedStyle(e), svg = e instanceof SVGElement;
+    const front = parse(svg ? style.fill : style.color);
+    const [a, b] = [light(front), light(behind(svg ? e.closest(".plot") : e))].sort((x, y) => y - x);
+    seen += 1;
+    if ((a + 0.05) / (b + 0.05) < 4.5) poor.push([e.tagName, e.textContent.slice(0, 30)]);
+  }
+  return [seen, poor];
+}"""
+
+WAIT = "() => [...document.querySelectorAll('.plot')].every((e) => e.querySelector('.main-svg'))"
+
+
+@pytest.fixture(scope="module")  # its event loop would hinder the tests of other modules
+def browser():
+    with sync_api.sync_playwright() as started:
+        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+def contaminated(n=150):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, 3)) @ rng.standard_normal((3, 16))
+    X += 0.1 * rng.standard_normal(X.shape)
+    X[:12] += 4 * rng.standard_normal((12, 16))
+    return X
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder, X = tmp_path_factory.mktemp("report"), contaminated()
+    model = RobustPCA(3, random_state=0).fit(X)
+    names = [f"sample {i}" for i in range(len(X))]
+    variables = [f"variable {j}" for j in range(16)]
+    plain = write_report(
+        folder / "plain.html", model, X, row_names=names, feature_names=variables, image_shape=True
+    )
+    hostile = write_report(
+        folder / "hostile.html",
+        model,
+        X,
+        title=HOSTILE[0],
+        row_names=[*HOSTILE, *names[len(HOSTILE) :]],
+        labels=[HOSTILE[i % len(HOSTILE)] for i in range(len(X))],
+        feature_names=[*HOSTILE, *variables[len(HOSTILE) :]],
+        notes={name: name for name in HOSTILE},
+    )
+    return {"plain": plain, "hostile": hostile}
+
+
+class Visits:
+    """Pages that are open, and what they did that they should not."""
+
+    def __init__(self, browser):
+        self.browser, self.troubles, self.open = browser, [], []
+
+    def __call__(self, path, **options):
+        context = self.browser.new_context(**options)
+        self.open.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: self.troubles.append(message.text))
+        page.on("pageerror", lambda error: self.troubles.append(str(error)))
+        page.on("dialog", self._dialog)
+        page.on("request", lambda request: self._request(request.url, path))
+        page.goto(path.as_uri())
+        page.wait_for_function(WAIT)
+        return page
+
+    def _dialog(self, dialog):
+        self.troubles.append(dialog.message)
+        dialog.dismiss()
+
+    def _request(self, address, path):
+        if not address.startswith(("data:", "blob:", path.as_uri())):
+            self.troubles.append(address)
+
+    def close(self):
+        for context in self.open:
+            context.close()
+        assert self.troubles == []
+
+
+@pytest.fixture
+def visit(browser):
+    """Open a file; at the end nothing was logged, no dialogue opened, nothing else was asked for."""
+    visits = Visits(browser)
+    yield visits
+    visits.close()
+
+
+@pytest.fixture(scope="module")
+def page(browser, files):
+    """The plain report in a light window, for tests that leave it as they found it."""
+    visits = Visits(browser)
+    yield visits(files["plain"], color_scheme="light")
+    visits.close()
+
+
+def flagged_point(page, name):
+    """The middle of the point of a row on the outlier map, in the window."""
+    page.locator("#map-plot").scroll_into_view_if_needed()
+    place = page.evaluate(
+        """(name) => {
+          const rows = JSON.parse(document.getElementById("data").textContent).rows;
+          const plot = document.getElementById("map-plot"), i = rows.name.indexOf(name);
+          const box = plot.getBoundingClientRect(), { xaxis, yaxis } = plot._fullLayout;
+          return [box.left + xaxis._offset + xaxis.d2p(rows.distances[0][i]),
+                  box.top + yaxis._offset + yaxis.d2p(rows.distances[1][i])];
+        }""",
+        name,
+    )
+    return place
+
+
+def farthest(page):
+    return page.locator("button[data-row]").first.inner_text()
+
+
+def test_a_click_on_an_outlier_shows_its_row(page):
+    name = farthest(page)
+    page.mouse.move(*flagged_point(page, name))
+    page.mouse.click(*flagged_point(page, name))
+    panel = page.locator("#row")
+    panel.wait_for(state="visible")
+    assert page.locator("#row-title").inner_text() == f"Row {name}"
+    text = panel.inner_text()
+    assert "variable " in text
+    assert "Orthogonal distance" in text
+    assert panel.locator("tbody tr").count() == 8
+    assert panel.locator("img").count() == 3
+    assert panel.locator("img").first.evaluate("(e) => e.naturalWidth") == 4
+    page.keyboard.press("Escape")
+    panel.wait_for(state="hidden")
+
+
+def test_the_keyboard_opens_a_row_and_returns(page):
+    button = page.locator("button[data-row]").nth(2)
+    button.focus()
+    assert button.evaluate("(e) => getComputedStyle(e).outlineStyle") != "none"
+    name = button.inner_text()
+    page.keyboard.press("Enter")
+    assert page.locator("#row-title").inner_text() == f"Row {name}"
+    assert page.evaluate("document.activeElement.id") == "row-title"
+    page.keyboard.press("Escape")
+    assert button.evaluate("(e) => e === document.activeElement")
+
+
+def test_every_control_is_reached_by_tab(page):
+    wanted = page.evaluate(
+        "document.querySelectorAll('select, input, summary, button[data-row]').length"
+    )
+    reached = set()
+    for _ in range(wanted + 40):
+        page.keyboard.press("Tab")
+        reached.add(
+            page.evaluate(
+                "[...document.querySelectorAll('select, input, summary, button[data-row]')]"
+                ".indexOf(document.activeElement)"
+            )
+        )
+    assert len(reached - {-1}) == wanted
+
+
+def test_menus_and_switches_redraw(page):
+    numbers = json.loads(page.locator("#data").text_content())
+    page.locator("#scores-x").select_option("2")
+    page.locator("#loadings-component").select_option("1")
+    page.locator("#log").check()
+    page.locator("#arrows").check()
+    drawn = page.evaluate(
+        """() => [
+          document.getElementById("scores-plot").data[1].x,
+          document.getElementById("loadings-plot").data[0].x,
+          document.getElementById("map-plot").layout.yaxis.type,
+          document.getElementById("scores-plot").layout.annotations.length,
+          document.getElementById("scores-plot").getAttribute("aria-label"),
+        ]"""
+    )
+    flagged = np.flatnonzero(numbers["rows"]["flagged"])
+    assert drawn[0] == [numbers["scores"][2][i] for i in flagged]
+    top = numbers["loadings"]["tops"][1]
+    assert drawn[1] == [numbers["loadings"]["values"][1][j] for j in top]
+    assert drawn[2:4] == ["log", 16]
+    assert "component 3 and component 2" in drawn[4]
+    ticks = page.locator("#map-plot .ytick text").all_text_contents()
+    assert len(ticks) >= 2
+    assert all(b > a for a, b in pairwise(map(float, ticks)))
+    page.locator("#log").uncheck()
+    page.locator("#arrows").uncheck()
+    page.locator("#scores-x").select_option("0")
+    assert (
+        page.evaluate("document.getElementById('scores-plot')._fullLayout.annotations.length") == 0
+    )
+
+
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+def test_text_stands_out(page, scheme):
+    page.emulate_media(color_scheme=scheme)
+    page.evaluate("document.querySelectorAll('details').forEach((e) => { e.open = true; })")
+    page.locator("button[data-row]").first.click()
+    seen, poor = page.evaluate(CONTRAST)
+    assert seen > 200
+    assert poor == []
+    page.keyboard.press("Escape")
+    page.evaluate("document.querySelectorAll('details').forEach((e) => { e.open = false; })")
+
+
+def test_figures_follow_the_colour_scheme(page):
+    colours = (
+        "() => [getComputedStyle(document.body).backgroundColor,"
+        " document.getElementById('map-plot').layout.paper_bgcolor,"
+        " document.getElementById('map-plot').data[0].marker.color]"
+    )
+    light = page.evaluate(colours)
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function(
+        "() => document.getElementById('map-plot').layout.paper_bgcolor !== '#ffffff'"
+    )
+    dark = page.evaluate(colours)
+    assert light[0] == "rgb(255, 255, 255)"
+    assert all(a != b for a, b in zip(light, dark, strict=True))
+    page.emulate_media(color_scheme="light")
+
+
+@pytest.mark.parametrize("name", ["plain", "hostile"])
+def test_a_phone_scrolls_down_only(visit, files, name):
+    page = visit(files[name], viewport={"width": 360, "height": 700})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.evaluate("document.querySelectorAll('details').forEach((e) => { e.open = true; })")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.locator("button[data-row]").first.click()
+    assert page.evaluate(
+        "() => { const e = document.getElementById('row'); return e.scrollWidth <= e.clientWidth; }"
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_print(visit, files):
+    page = visit(files["plain"], color_scheme="dark")
+    page.evaluate("window.before = null")
+    page.evaluate(
+        """() => addEventListener("beforeprint", () => {
+          window.before = [
+            [...document.querySelectorAll("details")].every((e) => e.open),
+            document.getElementById("map-plot").layout.paper_bgcolor,
+            document.getElementById("map-plot").layout.width,
+          ]; })"""
+    )
+    pdf = page.pdf(format="A4")
+    assert pdf.startswith(b"%PDF")
+    assert page.evaluate("window.before") == [True, "#ffffff", 640]
+    assert page.evaluate("document.querySelectorAll('details[open]').length") == 0
+    assert page.evaluate("document.getElementById('map-plot').layout.paper_bgcolor") != "#ffffff"
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.set_viewport_size({"width": 680, "height": 900})  # A4 less its margins
+    assert page.evaluate("document.documentElement.scrollWidth") <= 680
+
+
+def test_names_are_shown_as_text(visit, files):
+    page = visit(files["hostile"])
+    shown = page.locator("button[data-row]").all_inner_texts()
+    assert set(HOSTILE) <= set(shown)
+    for name in HOSTILE:
+        page.locator("button[data-row]").nth(shown.index(name)).click()
+        assert page.locator("#row-title").inner_text() == f"Row {name}"
+        page.keyboard.press("Escape")
+    assert page.locator("h1").inner_text() == HOSTILE[0]
+    page.locator("#arrows").check()
+    drawn = page.locator(".plot")
+    assert drawn.locator("image, img, a[href], script").count() == 0
+    ticks = page.evaluate(
+        "[...document.querySelectorAll('#loadings-plot .ytick text')].map((e) => e.textContent)"
+    )
+    names = json.loads(page.locator("#data").text_content())["loadings"]
+    wanted = [names["variables"][j] for j in names["tops"][0]]
+    assert ticks == [name if len(name) <= 28 else name[:27] + "…" for name in wanted]
+    page.mouse.move(*flagged_point(page, HOSTILE[5]))
+    hover = page.locator("#map-plot .hovertext")
+    hover.wait_for()
+    assert HOSTILE[5][:47] in hover.text_content()
+    assert hover.locator("a").count() == 0
+
+
+def test_many_rows(visit, tmp_path):
+    rng = np.random.default_rng(0)
+    X = (rng.standard_normal((100_000, 2)) @ rng.standard_normal((2, 12))).astype(np.float32)
+    X += 0.1 * rng.standard_normal(X.shape, dtype=np.float32)
+    X[:30] += 5
+    model = RobustPCA(2, random_state=0).fit(X)
+    path = write_report(tmp_path / "many.html", model, X)
+    assert path.stat().st_size < 12e6
+    page = visit(path)
+    drawn = page.evaluate("document.querySelectorAll('#map-plot .point').length")
+    assert 4900 <= drawn <= 5000
+    assert page.locator("button[data-row]").count() > 0
+
+
+def test_without_rows(visit, tmp_path):
+    path = write_report(tmp_path / "alone.html", PCA(1).fit(contaminated()))
+    page = visit(path)
+    assert page.locator(".plot").count() >= 2
+    assert page.locator("#scores-plot, #map-plot").count() == 0
+
+
+def test_one_component(visit, tmp_path):
+    X = contaminated()
+    path = write_report(tmp_path / "one.html", RobustPCA(1, random_state=0).fit(X), X)
+    assert visit(path).locator("#scores-plot .point").count() == len(X)
