@@ -598,11 +598,13 @@ def test_an_interrupted_command_says_how_to_go_on(monkeypatch, capsys):
     assert "without --fresh, goes on from here" in capsys.readouterr().err
 
 
-def test_the_command_outside_of_a_checkout(monkeypatch, tmp_path):
+def test_the_command_outside_of_a_checkout(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(dualpca, "__file__", str(tmp_path / "a" / "b" / "c" / "__init__.py"))
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit, match="run the command in a checkout"):
+    with pytest.raises(SystemExit) as ended:
         main(["reproduce", "table-pcp"])
+    assert ended.value.code == 1
+    assert "run the command in a checkout" in capsys.readouterr().err
     monkeypatch.chdir(ROOT)  # the working directory is looked at as well
     monkeypatch.setattr(command_module, "reproduce", lambda *args, **options: True)
     with pytest.raises(SystemExit) as ended:
