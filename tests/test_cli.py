@@ -472,7 +472,7 @@ MISTAKES = [
     (("fit",), 2, "dualpca fit --help"),
     (("fot", "mine.csv"), 2, "fit"),
     (("fit", "mine.csv", "-o", "no/such/folder.dualpca"), 5, "no folder"),
-    (("fit", "mine.csv", "--scores", "scores.xyz"), 5, "csv"),
+    (("fit", "mine.csv", "--scores", "scores.xyz"), 2, "csv"),
     (("fit", "mine.csv", "--keep", "name"), 3, "--keep"),
     (("fit", "text.csv"), 3, "no column of numbers"),
     (("fit", "bad.csv"), 3, "'oops'"),

@@ -411,14 +411,14 @@ def stored(path):
 def test_an_existing_file_stays_unless_asked(tmp_path):
     path = tmp_path / "model"
     path.write_text("mine")
-    with pytest.raises(FileExistsError, match=r"path=.*model' exists; .*overwrite=True"):
+    with pytest.raises(FileExistsError, match=r"model exists; .*overwrite=True"):
         PCA().save(path)
     assert path.read_text() == "mine"
     path.chmod(0o600)
     PCA(3).save(path, overwrite=True)
     assert load(str(path)).n_components == 3
     assert path.stat().st_mode & 0o777 == 0o600
-    with pytest.raises(FileExistsError, match="not a plain file"):
+    with pytest.raises(IsADirectoryError, match="is a folder"):
         PCA().save(tmp_path, overwrite=True)
     with pytest.raises(FileNotFoundError, match=r"in no folder; make .*none first"):
         PCA().save(tmp_path / "none" / "model")

@@ -546,7 +546,7 @@ def test_a_file_that_appears_meanwhile_is_kept(tmp_path, blocks):
         yield blocks[0]
         path.write_text("other")
 
-    with pytest.raises(TableError, match="exists; use --force"):
+    with pytest.raises(FileExistsError, match="exists; give another name"):
         write(path, slow())
     assert path.read_text() == "other"
     assert os.listdir(tmp_path) == ["t.csv"]
@@ -563,15 +563,19 @@ def test_mistakes_in_writing(tmp_path):
     (tmp_path / "there.csv").write_text("")
     (tmp_path / "folder.csv").mkdir()
     for name, options, message in (
-        ("there.csv", {}, "exists; use --force"),
-        ("folder.csv", {"overwrite": True}, "is a folder"),
         ("t.xlsx", {}, "extension 'xlsx' is not known; write csv, tsv, parquet or npy"),
         ("t", {}, "without extension is not known"),
         ("t.csv", {"format": "xlsx"}, "'xlsx' is not known"),
         ("t.parquet.gz", {}, "not written compressed"),
-        ("none/t.csv", {}, "is no folder"),
     ):
         with pytest.raises(TableError, match=message):
+            Writer(tmp_path / name, **options)
+    for name, options, message in (
+        ("there.csv", {}, "exists; give another name"),
+        ("folder.csv", {"overwrite": True}, "is a folder"),
+        ("none/t.csv", {}, "is in no folder"),
+    ):
+        with pytest.raises(OSError, match=message):
             Writer(tmp_path / name, **options)
     with pytest.raises(TableError, match="npy cannot go through a pipe"):
         Writer("-", format="npy")

@@ -1,4 +1,4 @@
-"""Files of named arrays and a text: safetensors, checksummed, written whole or not at all."""
+"""Files of named arrays and a text: safetensors, checksummed."""
 
 from __future__ import annotations
 
@@ -6,11 +6,6 @@ import hashlib
 import json
 import math
 import os
-import shutil
-import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -42,42 +37,6 @@ HEADER = 100_000_000
 
 class ModelFileError(ValueError):
     """A file that is no model, or that was damaged, or that needs a newer dualpca."""
-
-
-@contextmanager
-def written(path: Any, *, overwrite: bool) -> Iterator[BinaryIO]:
-    """A new file that takes the place of ``path`` once it is complete and on the disk.
-
-    Until then it has another name in the same folder; where anything fails it is removed, and
-    what was at ``path`` stays.
-    """
-    target = Path(os.path.realpath(path))  # what a link points to is replaced, not the link
-    check_free(target, overwrite)
-    made = target.with_name(f".{uuid.uuid4().hex}.tmp")
-    try:
-        with open(made, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        check_free(target, overwrite)
-        if target.exists():
-            shutil.copymode(target, made)
-        os.replace(made, target)
-    except BaseException:
-        made.unlink(missing_ok=True)
-        raise
-
-
-def check_free(path: Path, overwrite: bool) -> None:
-    """Refuse a path in no folder, one of no plain file, and one that is not to be replaced."""
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"path={str(path)!r} is in no folder; make {path.parent} first")
-    if path.exists() and not path.is_file():
-        raise FileExistsError(f"path={str(path)!r} is not a plain file; give another name")
-    if path.exists() and not overwrite:
-        raise FileExistsError(
-            f"path={str(path)!r} exists; give another name, or overwrite=True to replace it"
-        )
 
 
 def header_of(tensors: dict[str, np.ndarray], text: str) -> tuple[bytes, list[np.ndarray]]:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 from ._codec import Decoder, Encoder
+from ._files import check_free, written
 from ._tensorfile import (
     ModelFileError,
-    check_free,
     damaged,
     header_of,
     read_arrays,
     write,
-    written,
 )
 from ._tensorfile import read_header as read_layout
 
@@ -67,7 +65,7 @@ def save(
     """
     from . import __version__
 
-    check_free(Path(os.path.realpath(path)), overwrite)
+    check_free(path, overwrite)
     encoder = Encoder()
     header = {
         "format": FORMAT,

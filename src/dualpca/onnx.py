@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from sklearn.preprocessing import normalize
 from sklearn.utils.extmath import row_norms
 from sklearn.utils.validation import check_is_fitted
 
-from ._tensorfile import check_free, written
+from ._files import check_free, written
 from .estimators import KernelPCA, Preprocessor, RobustKernelPCA, SparsePCA
 from .estimators._scores import ScoresMixin
 from .features import Nystroem
@@ -84,7 +83,7 @@ def to_onnx(
     if dtype not in (None, "float32", "float64"):
         raise ValueError(f"dtype={dtype!r} is unknown; give 'float32', 'float64' or None")
     if path is not None:
-        check_free(Path(os.path.realpath(path)), overwrite)
+        check_free(path, overwrite)
     steps = _steps(model)
     dtype = dtype or _dtype(steps[-1])
     graph = _Graph(dtype)

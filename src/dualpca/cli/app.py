@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from .. import __version__
+from .._files import check_free
 from ..models import save
 from ..report import write_report
-from ..tables import Table
+from ..tables import Table, TableError, Writer
 from . import show, work
 from .options import (
     FitOptions,
@@ -91,9 +92,8 @@ def fit(
     work.checked(model)
     stem = "model" if data == "-" else Path(data).name.split(".")[0]
     path = output or Path(f"{stem}{work.ENDING}")
-    work.check_free(path, force)
-    work.check_free(scores, force)
-    writer = None if scores is None else work.written(scores, force)
+    check_free(path, force)
+    writer = None if scores is None else _writer(scores, force)
     fitted, table = _fitted(data, read, model, quiet or json)
     save(fitted.model, path, notes=fitted.notes, overwrite=force)
     if writer is not None:
@@ -110,6 +110,14 @@ def fit(
         if scores is not None:
             sys.stdout.write(f"scores: {scores}\n")
     return SHORT if fitted.short else OK
+
+
+def _writer(path: Path, force: bool) -> Writer:
+    """A writer of a table, refused before any work where it cannot be."""
+    try:
+        return Writer(path, overwrite=force)
+    except TableError as error:
+        raise RefusedError(str(error)) from error
 
 
 def _fitted(
@@ -165,7 +173,7 @@ def transform(
     """Scores of rows, new ones or those of the fit; columns are found by their names."""
     if json and str(output) == "-":
         raise RefusedError("--json tells of a file that was written; give -o FILE with it")
-    writer = work.written(output, force)
+    writer = _writer(output, force)
     fitted = work.open_model(model)
     if distances and not fitted.flags:
         raise RefusedError(
@@ -218,7 +226,7 @@ def outliers(
         raise RefusedError("--json prints the rows; leave out -o, or leave out --json")
     piped = output is None and not sys.stdout.isatty()
     path = Path("-") if piped else output
-    writer = None if json or path is None else work.written(path, force)
+    writer = None if json or path is None else _writer(path, force)
     fitted, table = _either(source, data, read, model, quiet or json)
     if not fitted.flags:
         raise RefusedError(
@@ -311,7 +319,7 @@ def report(
 ) -> int:
     """One HTML page about a model or a file: interactive, self-contained, for any browser."""
     path = output or Path(f"{Path(source).name.split('.')[0] if source != '-' else 'report'}.html")
-    work.check_free(path, force)
+    check_free(path, force)
     shape = _shape(image)
     fitted, table = _either(source, data, read, model, quiet or json)
     names = None if table is None or table.ids is None else list(table.ids)

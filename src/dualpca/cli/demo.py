@@ -9,10 +9,10 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from .. import PCA, RobustPCA
+from .._files import check_free
 from ..report import write_report
 from . import show
-from .run import OK, OutputError
-from .work import check_free
+from .run import OK
 
 #: Components, the share of ruined rows, and the noise on them in units of a pixel's range.
 S, SHARE, NOISE = 10, 0.15, 15
@@ -20,13 +20,7 @@ S, SHARE, NOISE = 10, 0.15, 15
 
 def demonstrate(folder: Path, force: bool) -> int:
     """Fit plain and robust PCA to contaminated digits, print a table and write the report."""
-    if not folder.is_dir():
-        try:
-            folder.mkdir(parents=True)
-        except OSError as error:
-            raise OutputError(
-                f"{folder} cannot be made ({error.strerror}); give another -o"
-            ) from error
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / "demo-report.html"
     check_free(path, force)
     data, digit = load_digits(return_X_y=True)

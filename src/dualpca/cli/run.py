@@ -23,13 +23,6 @@ class RefusedError(Exception):
         self.code = code
 
 
-class OutputError(RefusedError):
-    """A result cannot be written."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, OUTPUT)
-
-
 def tell(text: str) -> None:
     """A line on standard error."""
     sys.stderr.write(f"dualpca: {' '.join(text.split())}\n")
@@ -79,14 +72,14 @@ def said(error: BaseException) -> tuple[str, int]:
         return message, DATA
     if isinstance(error, ModelFileError):
         return message, MODEL
-    if isinstance(error, FileExistsError):
-        return message, OUTPUT
     if isinstance(error, MemoryError):
         return (
             f"out of memory: {message}; lower --memory, or use --approximation or fewer rows",
             DATA,
         )
     if isinstance(error, OSError):
+        if error.strerror is None:  # our own, with a remedy
+            return message, OUTPUT
         path = f"{error.filename}: " if error.filename else ""
         return (
             f"{path}{error.strerror or message}; check the path, its permissions and the disk",

@@ -15,10 +15,10 @@ from sklearn.pipeline import Pipeline
 from .. import PCA, KernelPCA, Preprocessor, RobustKernelPCA, RobustPCA, SparsePCA, load
 from ..estimators._start import MOST, components_for
 from ..models import ModelFileError, read_header
-from ..tables import NA_VALUES, Columns, Table, Writer, read
+from ..tables import NA_VALUES, Columns, Table, read
 from ..tables.table import TableError
 from .options import Approximation, FitOptions, Method, Missing, ReadOptions
-from .run import OutputError, RefusedError, tell
+from .run import RefusedError, tell
 from .watch import Watch
 
 #: The ending of model files that ``fit`` writes.
@@ -296,30 +296,3 @@ def measured(fitted: Fitted, rows: Any) -> dict[str, Any]:
         "orthogonal_distance": np.asarray(orthogonal),
         "outlier": np.asarray(flagged).astype(np.int64),
     }
-
-
-def write_table(path: Any, blocks: Iterator[dict[str, Any]], force: bool) -> None:
-    """Blocks to a file, or to standard output."""
-    with written(path, force) as writer:
-        for block in blocks:
-            writer.write(block)
-
-
-def written(path: Any, force: bool) -> Writer:
-    """A writer of a table, refused before any work where the file cannot be written."""
-    try:
-        return Writer(path, overwrite=force)
-    except TableError as error:
-        raise OutputError(str(error)) from error
-
-
-def check_free(path: Path | None, force: bool) -> None:
-    """Refuse to write over a file before any work is done."""
-    if path is None:
-        return
-    if path.is_dir():
-        raise OutputError(f"{path} is a folder; give the name of a file in it")
-    if path.exists() and not force:
-        raise OutputError(f"{path} exists; give another name with -o, or --force to replace it")
-    if not path.parent.is_dir():
-        raise OutputError(f"{path.parent} is no folder; make it, or write elsewhere")

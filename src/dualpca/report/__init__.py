@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from importlib import resources
 from numbers import Integral
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .._files import check_free, written
 from ..estimators._data import seed
 from ._html import clean, embed, escape, rounded, script
 from ._model import fitted, picture_shape
@@ -157,31 +157,11 @@ def write_report(
     ...     path.name
     'iris.html'
     """
-    path = Path(path)
-    _check_free(path, overwrite)
+    check_free(path, overwrite)
     page = report(model, X, **options)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with open(beside, "x", encoding="utf-8", newline="\n") as file:
-            file.write(page)
-        _check_free(path, overwrite)
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
-    return path
-
-
-def _check_free(path: Path, overwrite: bool) -> None:
-    if path.is_dir():
-        raise IsADirectoryError(f"path={str(path)!r} is a folder; give the name of a file in it")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(
-            f"path={str(path)!r} lies in a folder that is not there; make {str(path.parent)!r} first"
-        )
-    if path.exists() and not overwrite:
-        raise FileExistsError(
-            f"path={str(path)!r} is there already; give another name, or overwrite=True to replace it"
-        )
+    with written(path, overwrite=overwrite) as file:
+        file.write(page.encode())
+    return Path(path)
 
 
 def _row_numbers(rows: Rows, variables: list[str]) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import os
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from .._files import check_free, written
 from .sinks import Npy, Parquet, Sink, Tabbed, Text, column
 from .table import TableError, listed
 
@@ -60,33 +60,14 @@ class Writer:
         self._columns: list[str] = []
         self._file: Any = None
         self._sink: Sink | None = None
-        self._check()
-
-    def _check(self) -> None:
-        if self._path is None:
-            return
-        if self._path.is_dir():
-            raise TableError(f"{self._path} is a folder; give the name of a file in it")
-        if self._path.exists() and not self._overwrite:
-            raise TableError(
-                f"{self._path} exists; use --force to replace it, or give another name"
-            )
-        if not self._path.parent.is_dir():
-            raise TableError(f"{self._path.parent} is no folder; make it, or write elsewhere")
+        if self._path is not None:
+            check_free(self._path, overwrite)
 
     def __enter__(self) -> Writer:
-        if self._path is None:
-            self._raw: Any = sys.stdout.buffer
-        else:
-            try:
-                handle, self._temporary = tempfile.mkstemp(
-                    prefix=f".{self._path.name[:100]}.", dir=self._path.parent
-                )
-            except OSError as error:
-                raise TableError(
-                    f"{self._path.parent} cannot be written to ({error.strerror}); write elsewhere"
-                ) from error
-            self._raw = os.fdopen(handle, "w+b")
+        self._context: Any = nullcontext(sys.stdout.buffer)
+        if self._path is not None:
+            self._context = written(self._path, overwrite=self._overwrite)
+        self._raw: Any = self._context.__enter__()
         # Neither name nor time: equal tables make equal files.
         self._file = gzip.GzipFile("", "wb", 6, self._raw, 0) if self._packed else self._raw
         return self
@@ -111,21 +92,22 @@ class Writer:
         self._sink.add(columns)
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        complete = False
         try:
             if kind is None:
                 self._end()
-                complete = True
-        finally:
-            if self._sink is not None and not complete:
-                self._sink.abandon()
-            self._file = None
-            if self._path is not None:
-                self._raw.close()
-                if not complete:
-                    os.unlink(self._temporary)
-        if self._path is not None and complete:
-            self._publish(self._path)
+        except BaseException as failure:
+            self._abandon()
+            self._context.__exit__(type(failure), failure, failure.__traceback__)
+            raise
+        if kind is not None:
+            self._abandon()
+        self._file = None
+        self._context.__exit__(kind, error, trace)
+
+    def _abandon(self) -> None:
+        self._file = None
+        if self._sink is not None:
+            self._sink.abandon()
 
     def _end(self) -> None:
         if self._sink is None:
@@ -134,17 +116,6 @@ class Writer:
         if self._packed:
             self._file.close()
         self._raw.flush()
-
-    def _publish(self, path: Path) -> None:
-        try:
-            self._check()  # it may have appeared meanwhile
-            mask = os.umask(0)
-            os.umask(mask)
-            os.chmod(self._temporary, 0o666 & ~mask)
-            os.replace(self._temporary, path)
-        except BaseException:
-            os.unlink(self._temporary)
-            raise
 
 
 def write(

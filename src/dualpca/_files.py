@@ -1,0 +1,50 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+
+@contextmanager
+def written(path: Any, *, overwrite: bool) -> Iterator[BinaryIO]:
+    """A new file that takes the place of ``path`` once it is complete and on the disk.
+
+    Until then it has another name in the same folder; where anything fails it is removed, and
+    what was at ``path`` stays.
+    """
+    check_free(path, overwrite)
+    target = Path(os.path.realpath(path))  # what a link points to is replaced, not the link
+    made = target.with_name(f".{uuid.uuid4().hex}.tmp")
+    try:
+        with open(made, "x+b") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        check_free(path, overwrite)  # it may have appeared meanwhile
+        if target.exists():
+            shutil.copymode(target, made)
+        os.replace(made, target)
+    except BaseException:
+        made.unlink(missing_ok=True)
+        raise
+
+
+def check_free(path: Any, overwrite: bool) -> None:
+    """Refuse a path in no folder, one of no plain file, and one that is not to be replaced."""
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; give the name of a file in it")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{path} is in no folder; make {Path(path).parent} first")
+    if target.exists() and not target.is_file():
+        raise FileExistsError(f"{path} is not a plain file; give another name")
+    if target.exists() and not overwrite:
+        raise FileExistsError(
+            f"{path} exists; give another name, or overwrite=True (--force) to replace it"
+        )
