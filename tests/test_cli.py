@@ -276,7 +276,7 @@ def test_interrupted_by_the_user(folder):
         "fit", "big.npy", "-n", 3, "--tol", "1e-13", "--memory", 8, interrupt=b"fitting"
     )
     assert code == 130
-    assert "interrupted; no file was changed" in shown
+    assert "interrupted; what was not complete is not written" in shown
     assert "Traceback" not in shown
     assert sorted(path.name for path in folder.iterdir()) == ["big.npy", "holes.csv", "mine.csv"]
 
@@ -439,7 +439,7 @@ def test_large_files_are_streamed(folder, capsys):
     write_csv("long.csv", X, extra=False)
     inside(capsys, "fit", "long.csv", "-m", "plain", "-n", 2, "--memory", 1, "--scores", "s.npy")
     pca = PCA(2).fit(X)
-    assert_allclose(np.load("s.npy")[:, 1:], pca.transform(X), rtol=1e-6, atol=1e-6)
+    assert_allclose(np.load("s.npy"), pca.transform(X), rtol=1e-6, atol=1e-6)
     out, _ = inside(capsys, "outliers", "long.csv", "-n", 2, "--memory", 1)
     inside(capsys, "report", "long.csv", "-n", 2, "--memory", 1)
     assert out.startswith("row,score_distance")
@@ -561,6 +561,66 @@ def test_files_are_not_overwritten(folder, capsys):
     assert not Path("new.dualpca").exists()
     for case in cases:
         inside(capsys, *case, "--force")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Pipeline([("a", PCA(2)), ("b", RobustPCA(1, random_state=0))]),
+        Pipeline([("a", PCA(2))]),
+        dualpca.Preprocessor(),
+        dualpca.PrincipalComponentPursuit(),
+    ],
+)
+def test_models_from_python_that_it_does_not_take(folder, capsys, model):
+    dualpca.save(model.fit(numbers()), "odd.dualpca")
+    dualpca.save(PCA(2), "new.dualpca")
+    for path in ("odd.dualpca", "new.dualpca"):
+        for name in ("inspect", "transform", "outliers", "report"):
+            more = () if name == "inspect" else ("mine.csv",)
+            _, err = inside(capsys, name, path, *more, code=4)
+            assert "load it in Python" in err
+            assert len(err.splitlines()) == 1
+
+
+def test_names_of_outputs(folder, capsys):
+    X = numbers()
+    for name, stem in (("v1.2.csv", "v1.2"), (".hid.csv", ".hid"), ("plain.tab", "plain")):
+        write_csv(name, X, extra=False)
+        inside(capsys, "fit", name, "--delimiter", ",", "-q")
+        assert Path(f"{stem}.dualpca").is_file()
+    _, err = inside(capsys, "fit", "mine.csv", "-o", "a.csv", "--scores", "./a.csv", code=2)
+    assert "two names" in err
+    inside(capsys, "fit", "mine.csv", "-n", 2, "--scores", "s.npy")  # ids stay out of it
+    assert_allclose(np.load("s.npy")[:, :2], scores_of(dualpca.load("mine.dualpca"), X))
+
+
+def test_closed_and_narrow_streams(folder):
+    name = "gr\u00f6\u00dfe\x1b[31m"
+    write_csv("odd.csv", numbers(), [name, *COLUMNS[1:]])
+    command("fit", "mine.csv", "-n", 2, "-q")
+    cases = (
+        (f"'{DUALPCA}' transform mine.dualpca mine.csv -o s.csv >&-", 0),
+        (f"'{DUALPCA}' fit mine.csv -f >&-", 0),
+        (f"'{DUALPCA}' fit - -f <&-", 3),
+        (f"PYTHONIOENCODING=ascii '{DUALPCA}' fit odd.csv", 0),
+    )
+    for line, code in cases:
+        done = subprocess.run(["bash", "-c", line], capture_output=True, timeout=60)
+        assert done.returncode == code, done.stderr
+        assert b"Error" not in done.stderr
+    assert b"\x1b" not in done.stdout
+    assert rb"gr\xf6\xdfe" in done.stdout
+    assert Path("s.csv").is_file()
+
+
+def test_a_signal_leaves_nothing(folder):
+    np.save("big.npy", np.random.default_rng(0).standard_normal((200_000, 80)))
+    process = subprocess.Popen([DUALPCA, "fit", "big.npy", "-n", "3", "--tol", "1e-13"])
+    time.sleep(4)
+    process.terminate()
+    assert process.wait(timeout=30) == 143
+    assert sorted(p.name for p in folder.iterdir()) == ["big.npy", "holes.csv", "mine.csv"]
 
 
 def test_a_bug_is_told_as_such(folder, capsys, monkeypatch):

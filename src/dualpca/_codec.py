@@ -52,6 +52,7 @@ class Encoder:
         kind = type(model)
         if kind is Pipeline:
             given = model.get_params(deep=False)
+            del given["memory"]  # a folder of pickles, which fit would read
             steps = [
                 [
                     step,
@@ -71,8 +72,14 @@ class Encoder:
             )
         params = model.get_params(deep=False)
         fitted = {
-            key: v for key, v in vars(model).items() if key not in params and "_callback" not in key
+            key: v for key, v in vars(model).items() if key not in params and not _left_out(key)
         }
+        for key in fitted:
+            if not _fits(kind, key):
+                raise TypeError(
+                    f"{inside}{key} is an attribute that a model file does not hold: those of fits begin "
+                    "or end with '_' and hide no method; delete it, or use joblib.dump"
+                )
         return {
             "$": "estimator",
             "class": kind.__name__,
@@ -163,6 +170,17 @@ class Encoder:
 _SPARSE_PARTS = ("data", "indices", "indptr")
 
 
+def _left_out(key: str) -> bool:
+    """Whether an attribute is of scikit-learn's callbacks or of its metadata routing."""
+    return "_callback" in key or key == "_metadata_request"
+
+
+def _fits(kind: type, key: str) -> bool:
+    """Whether an attribute may be one that a fit has left: it hides nothing of the class."""
+    named = key.startswith("_") or key.endswith("_")
+    return named and not key.startswith("__") and not hasattr(kind, key)
+
+
 class Decoder:
     """The way back; every array is used once."""
 
@@ -185,11 +203,15 @@ class Decoder:
 
     def model(self, tree: Any) -> Any:
         """The estimator or pipeline; what is left of the arrays is an error."""
+        model = self._model(tree)
+        if self.tensors:
+            raise ValueError(f"{', '.join(self.tensors)} belong to nothing")
+        return model
+
+    def _model(self, tree: Any) -> Any:
         model = self.value(tree)
         if not isinstance(model, (Pipeline, *ESTIMATORS.values())):
             raise ValueError("the model is no estimator")
-        if self.tensors:
-            raise ValueError(f"{', '.join(self.tensors)} belong to nothing")
         return model
 
     def value(self, tree: Any) -> Any:
@@ -244,10 +266,19 @@ class Decoder:
         return state
 
     def _pipeline(self, tree: dict[str, Any]) -> Pipeline:
-        steps = [(str(name), self.value(step)) for name, step in tree["steps"]]
-        return Pipeline(steps, **self._values(tree["params"]))
+        steps = [
+            (str(name), step if step is None or step == "passthrough" else self._model(step))
+            for name, step in tree["steps"]
+        ]
+        options = self._values(tree["params"])
+        options.pop("memory", None)  # fit would read pickles there
+        return Pipeline(steps, **options)
 
     def _estimator(self, tree: dict[str, Any]) -> Any:
-        model = ESTIMATORS[tree["class"]](**self._values(tree["params"]))
+        kind = ESTIMATORS[tree["class"]]
+        for key in tree["fitted"]:
+            if not _fits(kind, key) or _left_out(key):
+                raise ValueError(f"{key} is no attribute that a fit of {kind.__name__} leaves")
+        model = kind(**self._values(tree["params"]))
         vars(model).update(self._values(tree["fitted"]))
         return model

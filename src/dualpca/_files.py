@@ -26,13 +26,31 @@ def written(path: Any, *, overwrite: bool) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        check_free(path, overwrite)  # it may have appeared meanwhile
-        if target.exists():
-            shutil.copymode(target, made)
-        os.replace(made, target)
+        if not overwrite and _linked(made, target, path):
+            made.unlink()
+        else:
+            check_free(path, overwrite)  # it may have appeared meanwhile
+            if target.exists():
+                shutil.copymode(target, made)
+            os.replace(made, target)
     except BaseException:
         made.unlink(missing_ok=True)
         raise
+
+
+def _linked(made: Path, target: Path, path: Any) -> bool:
+    """Give the file its name unless something has it; False where the disk has no hard links.
+
+    A link is refused by the system in one step, where a test and a renaming are two, and what
+    another process writes between them would be lost.
+    """
+    try:
+        os.link(made, target)
+    except FileExistsError:
+        raise _taken(path) from None
+    except OSError:
+        return False
+    return True
 
 
 def check_free(path: Any, overwrite: bool) -> None:
@@ -45,6 +63,10 @@ def check_free(path: Any, overwrite: bool) -> None:
     if target.exists() and not target.is_file():
         raise FileExistsError(f"{path} is not a plain file; give another name")
     if target.exists() and not overwrite:
-        raise FileExistsError(
-            f"{path} exists; give another name, or overwrite=True (--force) to replace it"
-        )
+        raise _taken(path)
+
+
+def _taken(path: Any) -> FileExistsError:
+    return FileExistsError(
+        f"{path} exists; give another name, or overwrite=True (--force) to replace it"
+    )

@@ -115,16 +115,16 @@ def read_arrays(
     size = file.seek(0, os.SEEK_END)
     try:
         shapes = _checked(layout, size - len(head))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        # Of dimensions that numpy has not it is numpy that tells.
+        found = {name: np.empty(shape, dtype) for name, (shape, dtype) in shapes.items()}
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise damaged(path, error) from None
     first = 8 + len(PREFIX)
     given = head[first : first + DIGITS].decode("ascii", "replace")
     digest = hashlib.sha256(head[:first] + b"0" * DIGITS + head[first + DIGITS :])
     file.seek(len(head))
-    found = {}
-    for name, (shape, dtype) in shapes.items():
-        found[name] = np.empty(shape, dtype)
-        content = _bytes(found[name])
+    for array in found.values():
+        content = _bytes(array)
         file.readinto(content)  # type: ignore[attr-defined]
         digest.update(content)
     if digest.hexdigest() != given:
@@ -140,8 +140,8 @@ def _checked(layout: dict[str, Any], size: int) -> dict[str, tuple[tuple[int, ..
     end, found = 0, {}
     for name, entry in sorted(layout.items(), key=lambda item: item[1]["data_offsets"]):
         shape, dtype = entry["shape"], np.dtype(DTYPES[entry["dtype"]])
-        if not all(type(n) is int and n >= 0 for n in shape):
-            raise ValueError(f"{name} has the shape {shape}")
+        if type(shape) is not list or not all(type(n) is int and n >= 0 for n in shape):
+            raise ValueError(f"{name} has the shape {shape!r}")
         start, end = end, end + math.prod(shape) * dtype.itemsize
         if entry["data_offsets"] != [start, end]:
             raise ValueError(f"{name} has {shape} numbers at {entry['data_offsets']}")

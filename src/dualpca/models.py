@@ -34,8 +34,9 @@ def save(
     The file is complete or not there at all: it is written under another name in the same folder
     first, and a file that was there stays until then. Arrays keep their numbers, types and order in
     memory, so that every method of the loaded model returns the same bits. Arrays of torch, cupy and
-    dask are stored as numpy arrays and come back as such; callbacks are left out; a
-    ``random_state`` that is a RandomState is kept in the state it has now.
+    dask are stored as numpy arrays and come back as such; a ``random_state`` that is a RandomState
+    is kept in the state it has now. Left out are callbacks, the requests of metadata routing
+    (``set_fit_request``) and the ``memory`` of a pipeline, as pickles would be read from there.
 
     Parameters
     ----------

@@ -53,7 +53,11 @@ class Listener:
     """
 
     def step(self, step: Step) -> bool | None:
-        """An iteration was tested; True stops these iterations, and the best iterate is kept."""
+        """An iteration was tested; True stops these iterations, and the best iterate is kept.
+
+        The last one is kept of solvers whose iterates build on each other: Krylov, Chebyshev, and the
+        alternating directions of principal component pursuit.
+        """
 
     def rows(self, done: int, total: int) -> None:
         """So many rows of a pass have been read."""
@@ -113,11 +117,12 @@ def phase(name: str) -> Iterator[None]:
     if run is None:
         yield
         return
-    before, run.phase = run.phase, name
+    before = run.phase, run.stopped
+    run.phase, run.stopped = name, False
     try:
         yield
     finally:
-        run.phase = before
+        run.phase, run.stopped = before
 
 
 def reached(solver: str, residual: float, tol: float, passes: int | None = None) -> bool:
@@ -141,7 +146,7 @@ def _phase(run: Run | None) -> str:
 
 
 def stopped() -> bool:
-    """Whether iterations of this run were stopped by a listener."""
+    """Whether iterations of this run, in this phase, were stopped by a listener."""
     run = _RUN.get()
     return run is not None and run.stopped
 

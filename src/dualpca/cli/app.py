@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from .. import __version__
@@ -90,21 +91,21 @@ def fit(
     By default robust PCA; the model goes to the name of DATA with the ending .dualpca, here.
     """
     work.checked(model)
-    stem = "model" if data == "-" else Path(data).name.split(".")[0]
-    path = output or Path(f"{stem}{work.ENDING}")
+    path = output or Path(work.stem(data, "model") + work.ENDING)
     check_free(path, force)
+    if scores is not None and scores.resolve() == path.resolve():
+        raise RefusedError(f"{path} cannot be both the model and its scores; give two names")
     writer = None if scores is None else _writer(scores, force)
     fitted, table = _fitted(data, read, model, quiet or json)
-    save(fitted.model, path, notes=fitted.notes, overwrite=force)
     if writer is not None:
         with watching(quiet or json), writer:
-            for block in work.scores(fitted, table, fitted.flags):
-                writer.write(block)
+            work.write_scores(writer, fitted, table, Path(scores or ""), fitted.flags)
+    save(fitted.model, path, notes=fitted.notes, overwrite=force)
     if json:
         show.as_json({**show.facts(fitted), "model": str(path), "scores": scores})
     else:
         sys.stdout.write(show.summary(fitted))
-        if fitted.flags and not quiet:
+        if fitted.flags and not quiet and np.any(fitted.estimator.outliers_):
             sys.stdout.write(f"list them with: dualpca outliers {path} {data}\n")
         sys.stdout.write(f"model: {path}\n")
         if scores is not None:
@@ -183,8 +184,7 @@ def transform(
     with watching(quiet) as watch:
         table = work.open_table(data, read, watch, quiet, fitted)
         with writer:
-            for block in work.scores(fitted, table, distances):
-                writer.write(block)
+            work.write_scores(writer, fitted, table, output, distances)
     if json:
         show.as_json({"rows": table.X.shape[0], "scores": output, "dropped_rows": table.n_dropped})
     elif str(output) != "-" and not quiet:
@@ -272,7 +272,7 @@ def inspect(
         "format_version": header["version"],
         "written_by": f"dualpca {header['dualpca']}",
         "options": options,
-        "preprocessing": None if fitted.model is estimator else fitted.model[0].get_params(),
+        "preprocessing": fitted.preprocessor and fitted.preprocessor.get_params(),
         "feature_names": fitted.names,
     }
     if json:
@@ -318,7 +318,7 @@ def report(
     quiet: Quiet = False,
 ) -> int:
     """One HTML page about a model or a file: interactive, self-contained, for any browser."""
-    path = output or Path(f"{Path(source).name.split('.')[0] if source != '-' else 'report'}.html")
+    path = output or Path(work.stem(source, "report") + ".html")
     check_free(path, force)
     shape = _shape(image)
     fitted, table = _either(source, data, read, model, quiet or json)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 import warnings
@@ -23,15 +24,34 @@ class RefusedError(Exception):
         self.code = code
 
 
+def printable(text: str) -> str:
+    """The text with control characters, which may come from names in files, written out."""
+    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
+
+
 def tell(text: str) -> None:
     """A line on standard error."""
-    sys.stderr.write(f"dualpca: {' '.join(text.split())}\n")
+    if sys.stderr is not None:
+        sys.stderr.write(f"dualpca: {printable(' '.join(text.split()))}\n")
+
+
+def _ended(number: int, frame: Any) -> None:
+    """What a signal asks for, so that files which are not complete are removed."""
+    raise SystemExit(128 + number)
 
 
 def run(app: Any, arguments: list[str]) -> int:
     """The exit code of the command; ``--debug``, anywhere, shows tracebacks."""
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), _ended)
+    if sys.stdout is None:  # it was closed
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # names may have letters that the terminal has not
+            stream.reconfigure(errors="backslashreplace")
     # The columns of a file are chosen by their names before rows reach a model.
     warnings.filterwarnings("ignore", "X does not have valid feature names")
     warnings.showwarning = lambda message, *_, **__: tell(f"warning: {message}")
@@ -60,7 +80,7 @@ def said(error: BaseException) -> tuple[str, int]:
     """An exception in a line, and the exit code."""
     message = str(error) or type(error).__name__
     if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
-        return "interrupted; no file was changed", INTERRUPTED
+        return "interrupted; what was not complete is not written", INTERRUPTED
     if hasattr(error, "format_message"):  # an option or argument that typer does not take
         context = getattr(error, "ctx", None)
         where = context.command_path if context is not None else "dualpca"
@@ -87,6 +107,8 @@ def said(error: BaseException) -> tuple[str, int]:
         )
     if isinstance(error, ImportError):
         return message, BUG
+    if isinstance(error, ArithmeticError):
+        return f"the numbers overflow ({message}); --scale robust brings them to one scale", DATA
     if isinstance(error, (ValueError, TypeError)):
         return message, USAGE
     return f"unexpected {type(error).__name__}: {message}", BUG

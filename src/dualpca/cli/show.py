@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .run import printable
 from .work import Fitted
 
 #: The most components, loadings and variables that are printed.
@@ -37,7 +38,7 @@ def _plain(value: Any) -> Any:
 
 def aligned(head: Sequence[str], rows: Sequence[Sequence[str]], indent: str = "  ") -> str:
     """A table in columns, numbers to the right."""
-    cells = [list(head), *(list(row) for row in rows)]
+    cells = [[printable(cell) for cell in row] for row in (head, *rows)]
     widths = [max(len(row[j]) for row in cells) for j in range(len(head))]
     right = [all(_numeric(row[j]) for row in cells[1:]) for j in range(len(head))]
     lines = (

@@ -15,7 +15,8 @@ from sklearn.pipeline import Pipeline
 from .. import PCA, KernelPCA, Preprocessor, RobustKernelPCA, RobustPCA, SparsePCA, load
 from ..estimators._start import MOST, components_for
 from ..models import ModelFileError, read_header
-from ..tables import NA_VALUES, Columns, Table, read
+from ..tables import NA_VALUES, Columns, Table, Writer, read
+from ..tables.read import EXTENSIONS
 from ..tables.table import TableError
 from .options import Approximation, FitOptions, Method, Missing, ReadOptions
 from .run import RefusedError, tell
@@ -23,6 +24,9 @@ from .watch import Watch
 
 #: The ending of model files that ``fit`` writes.
 ENDING = ".dualpca"
+
+#: What ``fit`` fits.
+MODELS = (PCA, KernelPCA, RobustPCA, RobustKernelPCA, SparsePCA)
 
 #: Rows are transformed in blocks of about so many numbers.
 BLOCK = 2**20
@@ -47,8 +51,13 @@ class Fitted:
         return None if names is None else [str(name) for name in names]
 
     @property
+    def preprocessor(self) -> Any:
+        """What comes before the estimator, or None."""
+        return self.model[0] if isinstance(self.model, Pipeline) else None
+
+    @property
     def imputes(self) -> bool:
-        return isinstance(self.model, Pipeline) and self.model[0].fill_ is not None
+        return self.preprocessor is not None and self.preprocessor.fill_ is not None
 
     @property
     def flags(self) -> bool:
@@ -56,7 +65,7 @@ class Fitted:
 
     def prepared(self, X: Any) -> Any:
         """Rows as the estimator sees them."""
-        return self.model[:-1].transform(X) if isinstance(self.model, Pipeline) else X
+        return X if self.preprocessor is None else self.preprocessor.transform(X)
 
 
 def is_model(path: str) -> bool:
@@ -81,7 +90,25 @@ def open_model(path: str) -> Fitted:
         raise ModelFileError(f"{path}: there is no such file; `dualpca fit DATA` writes one")
     if not is_model(path):
         raise ModelFileError(f"{path} is no model of dualpca; `dualpca fit DATA` writes one")
-    return Fitted(load(path), read_header(path)["notes"])
+    fitted = Fitted(load(path), read_header(path)["notes"])
+    parts = list(fitted.model.named_steps.values()) if fitted.preprocessor else [fitted.model]
+    if not (
+        isinstance(parts[-1], MODELS)
+        and hasattr(parts[-1], "explained_variance_ratio_")
+        and (len(parts) == 1 or (len(parts) == 2 and isinstance(parts[0], Preprocessor)))
+    ):
+        raise ModelFileError(
+            f"{path} holds a {_described(fitted.model)}; the command line takes fitted models of PCA, "
+            "alone or behind a Preprocessor: load it in Python"
+        )
+    return fitted
+
+
+def _described(model: Any) -> str:
+    if isinstance(model, Pipeline):
+        return f"pipeline of {', '.join(type(step).__name__ for _, step in model.steps)}"
+    fitted = any(name.endswith("_") for name in vars(model))
+    return f"{'' if fitted else 'not fitted '}{type(model).__name__}"
 
 
 def open_table(
@@ -254,6 +281,16 @@ def _number(option: str, text: str, such_as: str) -> int | float:
         raise RefusedError(f"{option} {text!r} is no number; give {such_as}") from None
 
 
+def stem(path: str, otherwise: str) -> str:
+    """The name of a file without the endings that tell its format."""
+    if path == "-":
+        return otherwise
+    name = Path(path).name
+    while (place := Path(name)).suffix.lower()[1:] in {*EXTENSIONS, "gz", "bz2", ENDING[1:]}:
+        name = place.stem
+    return name
+
+
 def blocks_of(X: Any) -> Iterator[tuple[int, Any]]:
     """The first row and the rows of each block, one after the other."""
     if hasattr(X, "blocks"):
@@ -265,15 +302,16 @@ def blocks_of(X: Any) -> Iterator[tuple[int, Any]]:
         yield start, X[start : start + step]
 
 
-def scores(fitted: Fitted, table: Table, distances: bool) -> Iterator[dict[str, Any]]:
-    """Blocks of scores with what names the rows, and the distances of robust models."""
+def write_scores(writer: Writer, fitted: Fitted, table: Table, path: Path, distances: bool) -> None:
+    """Scores block by block, with what names the rows (not in npy), and distances if asked for."""
+    named = path.suffix != ".npy"
     for start, rows in blocks_of(table.X):
-        found: dict[str, Any] = _row_columns(table, start, rows.shape[0])
+        found = _row_columns(table, start, rows.shape[0]) if named else {}
         scores = np.asarray(fitted.model.transform(rows))
         found |= {f"pc{j + 1}": scores[:, j] for j in range(scores.shape[1])}
         if distances:
             found |= measured(fitted, rows)
-        yield found
+        writer.write(found)
 
 
 def _row_columns(table: Table, start: int, count: int) -> dict[str, Any]:

@@ -21,17 +21,20 @@ CHUNK = 2**22
 #: 1 over the MAD, and over the mean absolute deviation, of the standard normal distribution.
 NORMAL_MAD, NORMAL_MEAN = 1.482602218505602, math.sqrt(math.pi / 2)
 
+#: The smallest number of float64 that has all its digits.
+TINY = float(np.finfo(np.float64).tiny)
+
 
 @dataclass(frozen=True)
 class Described:
-    """Rows, those with missing cells, and for each column counts, mean, squares about it, extremes."""
+    """Rows, those with missing cells, and for each column counts, mean, deviation, extremes."""
 
     rows: int
     incomplete: int
     missing: np.ndarray
     infinite: np.ndarray
     mean: np.ndarray
-    squares: np.ndarray
+    deviation: np.ndarray
     low: np.ndarray
     high: np.ndarray
 
@@ -40,17 +43,21 @@ class Described:
         return self.rows - self.missing - self.infinite
 
     def __add__(self, other: Described) -> Described:
-        """Of the rows of both (Chan, Golub and LeVeque 1983)."""
+        """Of the rows of both (Chan, Golub and LeVeque 1983), in roots, as squares may overflow."""
         n, m = self.counted, other.counted
         share = m / np.maximum(n + m, 1)
-        apart = other.mean - self.mean
+        with np.errstate(over="ignore", invalid="ignore"):  # fit refuses columns as wide as float64
+            apart = other.mean - self.mean
+            mean = self.mean + share * apart
+            within = np.hypot(np.sqrt(1 - share) * self.deviation, np.sqrt(share) * other.deviation)
+            deviation = np.hypot(within, np.sqrt(share * (1 - share)) * apart)
         return Described(
             self.rows + other.rows,
             self.incomplete + other.incomplete,
             self.missing + other.missing,
             self.infinite + other.infinite,
-            self.mean + share * apart,
-            self.squares + other.squares + n * share * apart**2,
+            mean,
+            deviation,
             np.minimum(self.low, other.low),
             np.maximum(self.high, other.high),
         )
@@ -58,8 +65,10 @@ class Described:
     def deviations(self, eps: float) -> np.ndarray:
         """Standard deviations, 1 where a column has no spread but rounding."""
         size = np.maximum(np.abs(self.low), np.abs(self.high))
-        spread = self.high - self.low > 8 * eps * size
-        return np.where(spread, np.sqrt(self.squares / np.maximum(self.counted, 1)), 1.0)
+        with np.errstate(over="ignore"):
+            spread = self.high - self.low > 8 * eps * size
+        # Subnormal numbers have not the digits to be divided by.
+        return np.where(spread & (self.deviation > TINY), self.deviation, 1.0)
 
 
 def is_finite(block: Any) -> bool:
@@ -79,33 +88,50 @@ def has_infinite(block: Any) -> bool:
 
 def describe(block: Any) -> Described:
     """Of a block of rows of any kind, on the host."""
-    with np.errstate(over="ignore", invalid="ignore"):  # whoever asked sees infinite squares
-        if sp.issparse(block):
-            return _describe_sparse(block)
-        N, step = block.shape[0], max(1, CHUNK // max(1, block.shape[1]))
-        parts = (block[i : min(i + step, N), :] for i in range(0, N, step))
-        return reduce(lambda a, b: a + b, (_describe_dense(to_numpy(part)) for part in parts))
+    if sp.issparse(block):
+        return _describe_sparse(block)
+    N, step = block.shape[0], max(1, CHUNK // max(1, block.shape[1]))
+    parts = (block[i : min(i + step, N), :] for i in range(0, N, step))
+    return reduce(lambda a, b: a + b, (_describe_dense(to_numpy(part)) for part in parts))
+
+
+def _unit(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """A power of two at the largest magnitude of each column.
+
+    Columns are divided by it, which rounds nothing, so that their squares neither overflow nor
+    vanish.
+    """
+    size = np.maximum(np.abs(low), np.abs(high))
+    return np.ldexp(0.5, np.frexp(np.where(np.isfinite(size), size, 0.0))[1])
 
 
 def _describe_dense(A: np.ndarray) -> Described:
     A = A.astype(np.float64, copy=False)
     none = np.zeros(A.shape[1], dtype=np.int64)
     if is_finite(A):
+        low, high = A.min(axis=0), A.max(axis=0)
+        unit = _unit(low, high)
+        A = A / unit
         mean = A.mean(axis=0)
-        squares = ((A - mean) ** 2).sum(axis=0)
-        return Described(len(A), 0, none, none, mean, squares, A.min(axis=0), A.max(axis=0))
+        deviation = np.sqrt(((A - mean) ** 2).mean(axis=0))
+        return Described(len(A), 0, none, none, mean * unit, deviation * unit, low, high)
     gone, sound = np.isnan(A), np.isfinite(A)
-    missing = gone.sum(axis=0)
-    mean = np.where(sound, A, 0.0).sum(axis=0) / np.maximum(sound.sum(axis=0), 1)
+    missing, counted = gone.sum(axis=0), sound.sum(axis=0)
+    low = np.where(sound, A, np.inf).min(axis=0)
+    high = np.where(sound, A, -np.inf).max(axis=0)
+    unit = _unit(low, high)
+    A = np.where(sound, A, 0.0) / unit
+    mean = A.sum(axis=0) / np.maximum(counted, 1)
+    squares = (np.where(sound, A - mean, 0.0) ** 2).sum(axis=0)
     return Described(
         len(A),
         int(gone.any(axis=1).sum()),
         missing,
-        len(A) - missing - sound.sum(axis=0),
-        mean,
-        (np.where(sound, A - mean, 0.0) ** 2).sum(axis=0),
-        np.where(sound, A, np.inf).min(axis=0),
-        np.where(sound, A, -np.inf).max(axis=0),
+        len(A) - missing - counted,
+        mean * unit,
+        np.sqrt(squares / np.maximum(counted, 1)) * unit,
+        low,
+        high,
     )
 
 
@@ -122,18 +148,21 @@ def _describe_sparse(S: Any) -> Described:
     missing, stored = total(gone).astype(np.int64), total(sound).astype(np.int64)
     infinite = total(~sound & ~gone).astype(np.int64)
     counted = N - missing - infinite
-    mean = total(np.where(sound, values, 0.0)) / np.maximum(counted, 1)
-    squares = total(np.where(sound, values - mean[columns], 0.0) ** 2)
     low, high = (np.where(counted > stored, 0.0, end) for end in (np.inf, -np.inf))
     np.minimum.at(low, columns[sound], values[sound])
     np.maximum.at(high, columns[sound], values[sound])
+    unit = _unit(low, high)
+    values = np.where(sound, values, 0.0) / unit[columns]
+    mean = total(values) / np.maximum(counted, 1)
+    squares = total(np.where(sound, values - mean[columns], 0.0) ** 2)
+    squares += (counted - stored) * mean**2
     return Described(
         N,
         len(np.unique(S.coords[0][gone])),
         missing,
         infinite,
-        mean,
-        squares + (counted - stored) * mean**2,
+        mean * unit,
+        np.sqrt(squares / np.maximum(counted, 1)) * unit,
         low,
         high,
     )
@@ -185,8 +214,8 @@ def _of_sparse(values: np.ndarray, N: int, eps: float) -> tuple[np.ndarray, np.n
 
 
 def _spread(mad: np.ndarray, mean: np.ndarray, rounding: np.ndarray) -> np.ndarray:
-    rest = np.where(mean > 8 * rounding, mean, 1.0)
-    return np.where(mad > 8 * rounding, mad, rest)
+    least = np.maximum(8 * rounding, TINY)
+    return np.where(mad > least, mad, np.where(mean > least, mean, 1.0))
 
 
 def refuse(found: Described, names: Any, missing: str) -> None:

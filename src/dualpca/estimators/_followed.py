@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -39,29 +40,37 @@ class _Callbacks(Listener):
         task.call_on_fit_task_begin(estimator=self.estimator, **self.given)
         return bool(task.call_on_fit_task_end(estimator=self.estimator, **self.given))
 
-    def end(self) -> None:
-        self.context.call_on_fit_task_end(
-            estimator=self.estimator, reconstruction_attributes={}, **self.given
-        )
+    def end(self, *, fitted: bool) -> None:
+        """The end of it all; a path leaves the estimator itself as it was."""
+        made: dict[str, Any] = {"reconstruction_attributes": {}} if fitted else {}
+        self.context.call_on_fit_task_end(estimator=self.estimator, **made, **self.given)
 
 
 def followed(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """The method, with its progress told to who wants to know."""
+    """The method, with its progress told to who wants to know; a failure leaves the model as it was."""
 
     @functools.wraps(fit)
     def fit_and_tell(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
         self._validate_params()
         listeners = []
         if hasattr(self, "_skl_callbacks"):
+            bound = inspect.signature(fit).bind(self, X, *args, **kwargs).arguments
+            given: dict[str, Any] = {name: bound[name] for name in ("X", "y") if name in bound}
+            if bound.get("sample_weight") is not None:
+                given["metadata"] = {"sample_weight": bound["sample_weight"]}
             context = self._init_callback_context(max_subtasks=None)
-            given = {"X": X, "y": args[0] if args else kwargs.get("y")}
-            if kwargs.get("sample_weight") is not None:
-                given["metadata"] = {"sample_weight": kwargs["sample_weight"]}
             listeners.append(_Callbacks(self, context, given))
-        with printing(type(self).__name__, self.verbose), listening(*listeners):
-            result = fit(self, X, *args, **kwargs)
+        before = dict(vars(self))
+        try:
+            with printing(type(self).__name__, self.verbose), listening(*listeners):
+                result = fit(self, X, *args, **kwargs)
+        except BaseException:
+            # Half of a new fit beside half of an old one would answer, and wrongly.
+            vars(self).clear()
+            vars(self).update(before)
+            raise
         for listener in listeners:
-            listener.end()
+            listener.end(fitted=not isinstance(result, list))
         return result
 
     return with_callbacks(fit_and_tell)

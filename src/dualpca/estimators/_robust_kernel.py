@@ -15,6 +15,7 @@ import numpy as np
 from ..linalg import eigh
 from ..losses import Loss, as_loss
 from ..operators import Centered, Kernel, Matrix, Operator, Weighted
+from ..progress import phase
 from ..solvers.solve import as_solver
 from ._distances import Measured, between
 from ._robust import GUARD, average_loss, fit_rows, row_scales, scaled_loss
@@ -120,7 +121,8 @@ def refit_kernel(
     """Centre and principal subspace of the rows of positive mass, as coefficients."""
     a = mass / mass.sum() if share is None else share
     rows: Operator = Weighted(about(K, a), K.asarray(np.sqrt(mass)))
-    ritz = principal_axes(rows.T, s, tol=tol, seed=seed, rows=rows)
+    with phase("refit"):
+        ritz = principal_axes(rows.T, s, tol=tol, seed=seed, rows=rows)
     theta = np.asarray(ritz.theta, dtype=float)
     some = theta > 1e-12 * theta[0]  # rows of a lower rank have fewer axes
     b = np.sqrt(mass)[:, None] * np.asarray(ritz.V, dtype=float)[:, some] / np.sqrt(theta[some])
@@ -152,14 +154,16 @@ def fit_kernel(
 ) -> KernelFit:
     """Start, dual DCA and guarded refit by the parameters of ``model``; ``plain`` where mass is 1."""
     share = fixed_share(model.center, K, mass)
-    sample = take_coordinates(K, block, mass, share, rng)
+    with phase("start"):
+        sample = take_coordinates(K, block, mass, share, rng)
     T, fixed = sample.T, None if share is None else np.zeros(sample.T.shape[1])
     n = model.n_components
     if isinstance(n, Integral) and int(n) <= T.shape[0]:
         n = min(int(n), T.shape[1])  # no more axes than the rows span
-    s = number_of_components(n, T, fixed, rng)
-    starts = as_starts(model.init, s, T.shape[1])
-    start, agreement, nearness = best_start(T, starts, s, fixed, rng)
+    with phase("start"):
+        s = number_of_components(n, T, fixed, rng)
+        starts = as_starts(model.init, s, T.shape[1])
+        start, agreement, nearness = best_start(T, starts, s, fixed, rng)
     loss = scaled_loss(as_loss(model.loss), T, start, model.normalize)
     spread = typical_size(Centered(T, start.center[:, None]).row_norms())
     center = sample.share + sample.coefficients(start.center[:, None])[:, 0]

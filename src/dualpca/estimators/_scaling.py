@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from array_api_compat import array_namespace, device
+from sklearn.utils._set_output import _wrap_data_with_container
 
 from ..linalg import to_numpy
 from ..operators import Operator
@@ -91,6 +92,46 @@ class Preprocessed(Derived):
                 "these rows are sparse, and numpy has no array for them; use take(rows)"
             )
         return np.asarray(to_numpy(self.todense()), dtype=dtype)
+
+
+class OutputMixin:
+    """``transform`` by ``_transform``: tables where ``set_output`` asks for them, but of no operator.
+
+    scikit-learn wraps what a transformer defines itself, and would read operators into tables; what
+    it inherits it leaves alone.
+    """
+
+    def transform(self, X: Any) -> Any:
+        """The rows, filled and scaled.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
+
+        Returns
+        -------
+        X : array or sparse matrix of the same shape and kind, or what ``set_output`` asks for
+            An operator for data that is not in memory, whatever ``set_output`` says; NaN and
+            infinity there are found as blocks are read.
+        """
+        out = self._transform(X)  # type: ignore[attr-defined]
+        if isinstance(out, Operator):
+            return out
+        return _wrap_data_with_container("transform", out, X, self)
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """``fit(X).transform(X)``.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
+        y : ignored
+
+        Returns
+        -------
+        X : as of ``transform``
+        """
+        return self.fit(X, y).transform(X)  # type: ignore[attr-defined]
 
 
 def apply(f: Forward | Backward, X: Any) -> Any:

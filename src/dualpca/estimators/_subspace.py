@@ -32,12 +32,17 @@ DIRECT = ("lapack", "gram", "krylov", "chebyshev")
 
 @dataclass(frozen=True)
 class Subspace:
-    """Ritz pairs, a bound on the relative shortfall in captured variance, and how they were found."""
+    """Ritz pairs, a bound on the relative shortfall in captured variance, and how they were found.
+
+    Where a run ended before it had looked for what it may have missed, it is not ``verified``, and
+    the bound is that of :func:`all_that_is_left`.
+    """
 
     ritz: Ritz
     shortfall: float
     solver: str
     iterations: int
+    verified: bool = True
 
 
 def leading_subspace(
@@ -87,7 +92,10 @@ def leading_subspace(
         else:
             found = by_lapack(X, s)
         told = f"{name} ({found.note}): {why}" if found.note else f"{name}: {why}"
-        return Subspace(found.ritz, floored(found.shortfall, found.ritz), told, found.steps)
+        shortfall = floored(found.shortfall, found.ritz)
+        if not found.verified:
+            shortfall = max(shortfall, all_that_is_left(found.ritz, energy))
+        return Subspace(found.ritz, shortfall, told, found.steps, found.verified)
     if formulation is None:
         problem = as_problem("l", X)
     else:
@@ -99,7 +107,8 @@ def leading_subspace(
     W = X.rmatmul(W) if operator is X.T else W
     ritz = rayleigh_ritz(X, _pad(W, s))
     warn_above(ritz.residual, tol, name, max_iter)
-    return Subspace(ritz, certify(X, ritz, seed), f"{name}: {why}", result.iterations)
+    shortfall, verified = certify(X, ritz, seed, energy)
+    return Subspace(ritz, shortfall, f"{name}: {why}", result.iterations, verified)
 
 
 def principal_axes(
@@ -166,7 +175,7 @@ def growing_subspace(X: Operator, wanted: float, **options: Any) -> Subspace:
         if costs(X, s, tol, energy).get(name, 0.0) >= everything:
             break
         found = leading_subspace(X, s, **{**options, "solver": name})
-        if _captured(found) > wanted:
+        if _captured(found) > wanted or stopped():
             why = f"{s} components hold the fraction, all would take {everything:.2g} s"
             return replace(found, solver=found.solver.replace("as asked", why)) if auto else found
         s *= 2
@@ -188,20 +197,27 @@ def shortfall_of(ritz: Ritz, s: int, tol: float) -> float:
     return floored(relative_shortfall(theta, residuals, s), ritz)
 
 
-def certify(X: Operator, ritz: Ritz, seed: int) -> float:
+def certify(X: Operator, ritz: Ritz, seed: int, energy: float) -> tuple[float, bool]:
     """The shortfall of a subspace that came without spare Ritz values, by a Krylov run of its own.
 
     From a random start, as a run from the answer is slow to see what that has missed; to the residual
-    that the answer has, or to CERTIFIED where that is coarser.
+    that the answer has, or to CERTIFIED where that is coarser. And whether that run was completed.
     """
     s = ritz.V.shape[1]
     tol = min(max(ritz.residual, 1e-5), CERTIFIED)
     with phase("certificate"):
         look = Krylov(max_steps=200)(X, s, tol=tol, seed=seed)
+    if not look.verified:
+        return floored(all_that_is_left(ritz, energy), ritz), False
     captured, best = float(to_numpy(ritz.theta).sum(dtype=float)), float(look.theta.sum())
-    return floored(
-        (best * (1 + look.shortfall) - captured) / captured if captured > 0 else 0.0, ritz
-    )
+    bound = (best * (1 + look.shortfall) - captured) / captured if captured > 0 else 0.0
+    return floored(bound, ritz), True
+
+
+def all_that_is_left(ritz: Ritz, energy: float, s: int | None = None) -> float:
+    """The relative shortfall if all of the energy that the first s do not hold were theirs to find."""
+    captured = float(to_numpy(ritz.theta)[:s].sum(dtype=float))
+    return max(energy - captured, 0.0) / captured if captured > 0 else 0.0
 
 
 def floored(shortfall: float, ritz: Ritz) -> float:

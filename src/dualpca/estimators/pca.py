@@ -32,6 +32,7 @@ from ._subspace import (
     ITERATIVE,
     TINY,
     Decomposition,
+    all_that_is_left,
     growing_subspace,
     leading_subspace,
     shortfall_of,
@@ -224,7 +225,7 @@ class PCA(FollowedMixin, ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseE
             if hasattr(largest, "feature_names_in_"):
                 model.feature_names_in_ = largest.feature_names_in_
             model._set(found)
-            model.convergence_ = steps
+            model.convergence_ = [*steps[:-1], (found.passes, model.residual_)]
         return models
 
     def _decompose(self, X: Any, sample_weight: Any) -> tuple[Any, Decomposition]:
@@ -300,6 +301,8 @@ class PCA(FollowedMixin, ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseE
         self.residual_ = ritz.leading(n).residual
         kept_all = n == ritz.theta.shape[0]
         shortfall = found.subspace.shortfall if kept_all else shortfall_of(ritz, n, self.tol)
+        if not found.subspace.verified:
+            shortfall = max(shortfall, all_that_is_left(ritz, found.energy, n))
         self.variance_shortfall_ = shortfall
         self.variance_shortfall_ += found.discarded / max(float(xp.sum(ritz.theta[:n])), TINY)
         self.solver_ = found.subspace.solver

@@ -16,7 +16,7 @@ from ..operators.rows import RowBlocked
 from ._columns import describe, medians, named, refuse
 from ._data import _check_shape, _streamed, check_names
 from ._save import SaveMixin
-from ._scaling import Backward, Forward, apply
+from ._scaling import Backward, Forward, OutputMixin, apply
 
 __all__ = ["Preprocessor"]
 
@@ -24,7 +24,9 @@ __all__ = ["Preprocessor"]
 SAMPLE_ROWS, SAMPLE_NUMBERS = 100_000, 2**25
 
 
-class Preprocessor(SaveMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class Preprocessor(
+    OutputMixin, SaveMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
+):
     """Fill missing cells and bring columns to one scale: what comes before PCA.
 
     Cells that are NaN become the median of their column; then ``(x - center_) / scale_``. What is
@@ -121,10 +123,15 @@ class Preprocessor(SaveMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstima
         center = middle
         if self.scaling == "standard":
             center, scale = found.mean, found.deviations(eps)
-            if not np.isfinite(scale).all():
-                worst = named(int(np.argmin(np.isfinite(scale))), names)
+        if center is not None:
+            sound = np.isfinite(center)
+            if self.scaling != "none":
+                with np.errstate(over="ignore"):
+                    sound &= np.isfinite(scale) & np.isfinite(found.high - found.low)
+            if not sound.all():
                 raise ValueError(
-                    f"squares of {worst} overflow float64; divide X by its largest magnitude"
+                    f"the numbers of {named(int(np.argmin(sound)), names)} are too large for float64 to "
+                    "hold their differences; divide X by its largest magnitude"
                 )
         self.fill_ = middle if self.missing == "impute" else None
         self.center_ = None if self.scaling == "none" or operator.sparse else center
@@ -132,19 +139,7 @@ class Preprocessor(SaveMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstima
         self.n_filled_ = int(found.missing.sum())
         return self
 
-    def transform(self, X: Any) -> Any:
-        """The rows, filled and scaled.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
-
-        Returns
-        -------
-        X : array or sparse matrix of the same shape and kind
-            An operator for data that is not in memory; NaN and infinity there are found as blocks
-            are read.
-        """
+    def _transform(self, X: Any) -> Any:
         check_is_fitted(self, "n_filled_")
         X = self._checked(X, reset=False)
         names = getattr(self, "feature_names_in_", None)
@@ -163,7 +158,12 @@ class Preprocessor(SaveMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstima
         """
         check_is_fitted(self, "n_filled_")
         if not is_array_api_obj(X) and not isinstance(X, Operator):
-            X = check_array(X, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32])
+            X = check_array(
+                X,
+                accept_sparse=["csr", "csc"],
+                dtype=[np.float64, np.float32],
+                ensure_all_finite=False,
+            )
         _check_shape(X, 0)
         if X.shape[1] != self.n_features_in_:
             raise ValueError(

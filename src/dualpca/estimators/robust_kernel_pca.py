@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..features import feature_operator
 from ..linalg import Array
 from ..operators import is_streamed
-from ..progress import convergence
+from ..progress import convergence, phase
 from ._data import check_number, checked_weights, seed
 from ._distances import Measured, ordered
 from ._followed import followed
@@ -188,14 +188,15 @@ class RobustKernelPCA(
         model = RobustPCA(**options, random_state=int(rng.integers(2**31)))
         weights = checked_weights(sample_weight, operator)
         self.pca_ = model.fit(operator, sample_weight=weights)
-        found = None
+        steps, found = model.convergence_, None
         if self.approximation == "nystroem":
             found = self._measured(X, operator, weights)
             far = found.orthogonal > found.cutoff(self.quantile)
             mass = (1.0 if weights is None else weights) * ~far
             left = (mass > 0).sum()
             if self.refit and (far & ~model.outliers_).any() and left > 2 * model.n_components_:
-                self.pca_ = model.fit(operator, sample_weight=mass)
+                with phase("refit"):
+                    self.pca_ = model.fit(operator, sample_weight=mass)
                 found = self._measured(X, operator, weights)
         for name in TAKEN.split():
             setattr(self, name, getattr(model, name))
@@ -203,6 +204,7 @@ class RobustKernelPCA(
             self.orthogonal_cutoff_ = found.cutoff(MAP)
             self._flag(found, model.score_distances_, found.orthogonal)
         self.n_passes_ = operator.passes
+        self.convergence_ = [*steps[:-1], (self.n_passes_, self.residual_)]
 
     def _measured(self, X: Any, operator: Any, weights: Array | None) -> Measured:
         """The training rows beside the subspace, in feature space."""

@@ -33,6 +33,7 @@ class Filtered:
     s: int
     steps: int
     quick: bool
+    verified: bool = True
 
     @property
     def residual(self) -> float:
@@ -124,7 +125,8 @@ class Chebyshev:
             if final is not None:
                 final, reached, floor = _with_rounding(A, final, s, ROUNDING * eps)
                 if reached <= max(tol, floor) or out:
-                    return Filtered(final.signed(), s, steps, tol >= LOOSE)
+                    verified = reached <= max(tol, floor)
+                    return Filtered(final.signed(), s, steps, tol >= LOOSE, verified)
                 if fast is not A and reached > 0.5 * last:
                     P, fast, most, before = A.asarray(P), A, FIRST, math.inf  # its rounding shows
                     sure = True

@@ -26,7 +26,8 @@ class KrylovResult:
 
     Residuals come from the recurrence, in which they are known without a product, and include
     what rounding may hide: ``ROUNDING eps theta_1`` a vector. ``rest`` are Q and R with
-    ``A^T A V - V Theta = Q R``.
+    ``A^T A V - V Theta = Q R``. What ended before its time is not ``verified``: there may be more
+    variance elsewhere than ``shortfall`` knows of.
     """
 
     V: Array
@@ -36,6 +37,7 @@ class KrylovResult:
     converged: bool
     rest: tuple[Array, np.ndarray]
     caution: float = 1.0
+    verified: bool = True
 
     @property
     def theta(self) -> np.ndarray:
@@ -308,6 +310,7 @@ class _Run:
                 V = self.V[:, : self.m] @ self._array(S[:, :s])
                 residuals = np.hypot(r, ROUNDING * self.eps * max(theta[0], 0.0))
                 known, caution = (s, CAUTION) if self.quick else (len(theta), 1.0)
+                done = full or settled or (residual <= self.tol and not self.verify)
                 return KrylovResult(
                     V,
                     theta[:known],
@@ -316,6 +319,7 @@ class _Run:
                     residual <= self.tol,
                     self._rest(S[:, :s]),
                     caution,
+                    done,
                 )
             if crowded:
                 self.restart(theta, S)

@@ -47,6 +47,7 @@ class Found:
     shortfall: float
     steps: int = 1
     note: str = ""
+    verified: bool = True
 
 
 def rayleigh_ritz(X: Operator, W: Array) -> Ritz:

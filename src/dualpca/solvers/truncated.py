@@ -9,6 +9,7 @@ import numpy as np
 from ..linalg import Array, namespace, on_gpu
 from ..operators import Operator
 from ..operators.tf32 import Tf32
+from ..progress import stopped
 from .chebyshev import Chebyshev
 from .direct import right_from_left
 from .krylov import ROUNDING, Krylov, KrylovResult
@@ -42,16 +43,19 @@ def by_krylov(
     narrow = X.single(scale) if scale is not None else None
     if narrow is None:
         found = options(_small(X), s, tol=tol, seed=seed)
-        return Found(_ritz(X, found, tol), found.shortfall, found.steps, str(X.dtype))
+        return Found(
+            _ritz(X, found, tol), found.shortfall, found.steps, str(X.dtype), found.verified
+        )
     first = options(_small(narrow), s, tol=max(tol, SINGLE_GOAL), seed=seed)
     del narrow
     ritz = _measured(X, first.V)
-    if ritz.residual <= tol or first.steps >= max_steps:
-        return Found(ritz, first.shortfall, first.steps, "float32")
+    if ritz.residual <= tol or first.steps >= max_steps or stopped():
+        return Found(ritz, first.shortfall, first.steps, "float32", first.verified)
     start = _small(X).asarray(first.V)
     found = Krylov(max_steps=max_steps - first.steps)(_small(X), s, tol=tol, seed=seed, start=start)
     steps = first.steps + found.steps
-    return Found(_ritz(X, found, tol), found.shortfall, steps, "float32, then float64")
+    note = "float32, then float64"
+    return Found(_ritz(X, found, tol), found.shortfall, steps, note, found.verified)
 
 
 def by_chebyshev(
@@ -73,7 +77,7 @@ def by_chebyshev(
     ritz = found.ritz.leading(s)
     if X.shape[1] > X.shape[0]:
         ritz = _measured(X, ritz.V)
-    return Found(ritz, found.shortfall, found.steps, note.replace("torch.", ""))
+    return Found(ritz, found.shortfall, found.steps, note.replace("torch.", ""), found.verified)
 
 
 def _small(X: Operator) -> Operator:

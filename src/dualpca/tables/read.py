@@ -23,7 +23,7 @@ from .origin import Again, Origin
 from .sniff import NA_VALUES
 from .table import Table, TableError
 
-_EXTENSIONS = {
+EXTENSIONS = {
     **{
         "csv": "csv",
         "tsv": "tsv",
@@ -140,8 +140,8 @@ def read(
 
 
 def _check(format: str | None, delimiter: str | None, decimal: str | None) -> None:
-    if format is not None and format not in {*_EXTENSIONS, *_EXTENSIONS.values()}:
-        raise TableError(f"format {format!r} is not known; give one of {', '.join(_EXTENSIONS)}")
+    if format is not None and format not in {*EXTENSIONS, *EXTENSIONS.values()}:
+        raise TableError(f"format {format!r} is not known; give one of {', '.join(EXTENSIONS)}")
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
         raise TableError(f"delimiter {delimiter!r} is not one character; give one, such as ';'")
     if decimal is not None and (decimal not in (".", ",") or decimal == delimiter):
@@ -159,8 +159,10 @@ def _gathered(gathering: Gathering) -> Table:
 
 def _opened(path: Any, format: str | None, stack: ExitStack) -> tuple[str, BinaryIO, Path | None]:
     """The format, the open file, and its path where it can be opened again."""
-    kind = _EXTENSIONS.get(format or "")
+    kind = EXTENSIONS.get(format or "")
     if str(path) == "-":
+        if sys.stdin is None:
+            raise TableError("it is closed; give a file, or the output of a command")
         file = _copied(sys.stdin.buffer, stack)
         return kind or _by_magic(file), file, None
     path = Path(path)
@@ -175,11 +177,11 @@ def _opened(path: Any, format: str | None, stack: ExitStack) -> tuple[str, Binar
     endings = [ending[1:].lower() for ending in path.suffixes]
     if endings and endings[-1] in ("gz", "bz2", "zip"):
         endings.pop()
-    by_name = _EXTENSIONS.get(endings[-1] if endings else "")
+    by_name = EXTENSIONS.get(endings[-1] if endings else "")
     if not (kind or by_name or _is_stream(mode)):
         raise TableError(
             f"the extension {path.suffix!r} is not known; give --format, one of "
-            f"{', '.join(dict.fromkeys(_EXTENSIONS.values()))}"
+            f"{', '.join(dict.fromkeys(EXTENSIONS.values()))}"
         )
     try:
         file = stack.enter_context(path.open("rb"))

@@ -64,8 +64,10 @@ class Writer:
             check_free(self._path, overwrite)
 
     def __enter__(self) -> Writer:
-        self._context: Any = nullcontext(sys.stdout.buffer)
-        if self._path is not None:
+        self._context: Any
+        if self._path is None:
+            self._context = nullcontext(sys.stdout.buffer)
+        else:
             self._context = written(self._path, overwrite=self._overwrite)
         self._raw: Any = self._context.__enter__()
         # Neither name nor time: equal tables make equal files.
