@@ -17,6 +17,7 @@ import pytest
 import safetensors
 import scipy.sparse as sp
 from numpy.testing import assert_array_equal
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -360,6 +361,60 @@ def test_callbacks_are_left_out(tmp_path):
     assert not hasattr(load(tmp_path / "model"), "_skl_callbacks")
 
 
+def test_requests_of_metadata_are_left_out(tmp_path):
+    with config_context(enable_metadata_routing=True):
+        model = RobustPCA(2, random_state=0).set_fit_request(sample_weight=True).fit(rows())
+        model.save(tmp_path / "model")
+        copy = load(tmp_path / "model")
+        assert not hasattr(copy, "_metadata_request")
+        same(copy.transform(rows()), model.transform(rows()))
+        copy.set_fit_request(sample_weight=True)
+
+
+@pytest.mark.parametrize("name", ["note", "transform", "__class_getitem__"])
+def test_attributes_that_would_not_be_loaded_are_refused(name, tmp_path):
+    model = PCA(2)
+    setattr(model, name, "mine")
+    with pytest.raises(TypeError, match=rf"^a\.{name} is an attribute .*delete it, or use joblib"):
+        save(Pipeline([("a", model)]), tmp_path / "model")
+    assert os.listdir(tmp_path) == []
+
+
+class Poison:
+    """What runs as its pickle is read."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+def test_no_pickle_of_a_cache_is_read_after_loading(tmp_path):
+    cache, ran = tmp_path / "cache", tmp_path / "ran"
+    model = Pipeline([("a", Preprocessor("standard")), ("b", PCA(2))], memory=str(cache))
+    model.fit(rows())
+    save(model, tmp_path / "model")
+    assert "cache" not in json.dumps(read_header(tmp_path / "model"))
+
+    def change(header):
+        header["model"] = Encoder().model(Pipeline([*clone(model).steps]))
+        header["model"]["params"]["memory"] = str(cache)
+
+    forged(tmp_path / "forged", change, {})
+    poisoned = list(cache.rglob("output.pkl"))
+    assert poisoned
+    for path in poisoned:
+        path.write_bytes(pickle.dumps(Poison(ran)))
+    for name in ("model", "forged"):
+        copy = load(tmp_path / name)
+        assert copy.memory is None
+        same(copy.fit(rows()).transform(rows()), Pipeline(model.steps).fit_transform(rows()))
+        assert not ran.exists()
+    save(Pipeline([("b", PCA(2))], memory=joblib.Memory(cache, verbose=0)), tmp_path / "object")
+    assert load(tmp_path / "object").memory is None
+
+
 def test_steps_named_like_attributes_keep_apart(tmp_path):
     inner = KernelPCA(2, kernel="rbf", approximation="rff", n_random_features=8, random_state=0)
     model = Pipeline([("a", inner), ("a.pca_", PCA(1))]).fit(rows())
@@ -602,6 +657,12 @@ LIES = {
     "scale": put("model", "params", "tol", {"$": "object", "class": "L1", "fields": {"scale": -1}}),
     "kernel": put("model", "params", "tol", {"$": "kernel", "options": {"metric": "os.system"}}),
     "state": put("model", "params", "tol", {"$": "random_state", "state": [1]}),
+    "a method": put(*FITTED, "transform", "hello"),
+    "a private method": put(*FITTED, "_validate_params", "hello"),
+    "a parameter after fitting": put(*FITTED, "n_components", 7),
+    "a dunder": put(*FITTED, "__class__", 3),
+    "callbacks": put(*FITTED, "_skl_callbacks", [1]),
+    "requests": put(*FITTED, "_metadata_request", {"$": "dict", "items": []}),
     "unhashable": put("model", "params", "tol", {"$": "dict", "items": [[[1], 2]]}),
 }
 
@@ -612,11 +673,26 @@ def test_a_header_that_lies_is_refused(key, tmp_path):
         load(forged(tmp_path / "model", LIES[key]))
 
 
+def test_steps_are_models_or_passed_through(tmp_path):
+    good = ["passthrough", None, Encoder().model(PCA(2))]
+    good.append({"$": "pipeline", "steps": [["b", good[2]]], "params": {}})
+    bad = [3, True, "drop", ["passthrough"], {"$": "float", "value": "1"}, {"$": "names"}]
+    for number, step in enumerate([*good, *bad]):
+        tree = {"$": "pipeline", "steps": [["a", step]], "params": {}}
+        path = forged(tmp_path / str(number), put("model", tree), {})
+        if number < len(good):
+            found = load(path).steps[0][1]
+            assert found == step or isinstance(found, (PCA, Pipeline))
+        else:
+            with pytest.raises(ModelFileError, match="damaged header"):
+                load(path)
+
+
 def test_indices_of_sparse_rows_stay_within_them(tmp_path):
     parts = {"data": np.ones(2), "indices": np.array([0, 10**6]), "indptr": np.array([0, 1, 2])}
     tree = {k: {"$": "array", "tensor": k} for k in parts}
     change = put(
-        "model", "fitted", {"X": {"$": "sparse", "class": "csr_array", "shape": [2, 3], **tree}}
+        "model", "fitted", {"X_": {"$": "sparse", "class": "csr_array", "shape": [2, 3], **tree}}
     )
     with pytest.raises(ModelFileError, match="damaged header"):
         load(forged(tmp_path / "model", change, parts))
@@ -645,6 +721,7 @@ def test_deep_and_long_headers_are_refused(tmp_path):
         {"dtype": "F64", "shape": [3], "data_offsets": [24, 0]},
         {"dtype": "O", "shape": [3], "data_offsets": [0, 24]},
         {"dtype": "F64", "shape": 3, "data_offsets": [0, 24]},
+        {"dtype": "U8", "shape": [24] + 64 * [1], "data_offsets": [0, 24]},
         {"dtype": "F64", "data_offsets": [0, 24]},
         {"dtype": "F64", "shape": [3]},
         7,
@@ -659,6 +736,18 @@ def test_sizes_are_compared_with_the_file_before_memory_is_taken(entry, tmp_path
     refused(tmp_path / "model", content, "damaged header")
     long = (2**62).to_bytes(8, "little") + head
     refused(tmp_path / "model", long, "truncated or damaged")
+
+
+@pytest.mark.parametrize("shape", [[0, 10**30], "", {}, None, [0.0], [False]])
+def test_shapes_that_numpy_has_not_are_refused(shape, tmp_path):
+    PCA().save(tmp_path / "model")
+    text, _ = stored(tmp_path / "model")
+    size = 0 if shape else 8  # as an empty shape would be that of one number
+    entry = {"dtype": "F64", "shape": shape, "data_offsets": [0, size]}
+    layout = {"__metadata__": {"sha256": "0" * 64, "dualpca": text}, "x": entry}
+    head = json.dumps(layout, separators=(",", ":")).encode()
+    content = len(head).to_bytes(8, "little") + head + bytes(size)
+    refused(tmp_path / "model", content, "damaged header .*(shape|dimension)")
 
 
 def test_decoding_makes_nothing_but_models():

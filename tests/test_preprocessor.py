@@ -180,8 +180,6 @@ def test_what_cannot_be_learnt_is_refused():
     X[:, 1] = np.nan
     with pytest.raises(ValueError, match="1 columns of X have no value but NaN: column 1; drop"):
         Preprocessor(missing="impute").fit(X)
-    with pytest.raises(ValueError, match="column 0 overflow"):
-        Preprocessor("standard").fit([[1e200, 1.0], [-1e200, 2.0]])
     with pytest.raises(NotFittedError):
         Preprocessor().transform(X)
     with pytest.raises(ValueError, match="inverse_transform expects 2"):
@@ -190,6 +188,77 @@ def test_what_cannot_be_learnt_is_refused():
         Preprocessor().fit(Kernel.from_matrix(np.eye(3)))
     with pytest.raises(TypeError, match="no rows"):
         Preprocessor("standard").fit(np.eye(3)).inverse_transform(Kernel.from_matrix(np.eye(3)))
+
+
+def forms(X):
+    """Rows in memory, sparse, and in blocks of both kinds."""
+    thirds = np.array_split(X, 3)
+    return [
+        X,
+        sp.csr_array(X),
+        sp.csc_array(X),
+        Blocks(thirds),
+        Blocks([sp.csr_array(A) for A in thirds]),
+    ]
+
+
+@pytest.mark.parametrize("holes", [0.0, 0.2])
+@pytest.mark.parametrize("power", [-1000, -700, 0, 700, 1000])
+def test_tiny_and_huge_columns_are_scaled_as_others_are(power, holes):
+    X = table(60, 3, holes=holes)
+    X[rng_mask(X.shape)] = 0.0
+    unit = 2.0**power  # all numbers are those of X but for their exponents
+    for scaling in ("standard", "robust"):
+        for plain, scaled in zip(forms(X), forms(X * unit), strict=True):
+            known = Preprocessor(scaling, "impute").fit(plain)
+            model = Preprocessor(scaling, "impute").fit(scaled)
+            assert_array_equal(model.scale_, known.scale_ * unit)
+            assert_array_equal(model.fill_, known.fill_ * unit)
+            if known.center_ is not None:
+                assert_array_equal(model.center_, known.center_ * unit)
+            out, expected = model.transform(scaled), known.transform(plain)
+            if isinstance(out, Operator):
+                out, expected = out.todense(), expected.todense()
+            out, expected = (A.toarray() if sp.issparse(A) else A for A in (out, expected))
+            assert_array_equal(out, expected)
+
+
+def rng_mask(shape):
+    return np.random.default_rng(7).random(shape) < 0.3
+
+
+def test_a_tiny_column_is_not_divided_by_zero():
+    X = np.array([[1.0], [2.0], [4.0]])
+    out = Preprocessor("standard").fit_transform(1e-200 * X)
+    assert_allclose(out, StandardScaler().fit_transform(X), rtol=1e-12)
+
+
+def test_tiny_and_huge_columns_keep_apart():
+    X = table(60, 3)
+    units = np.array([1e-250, 1.0, 1e250])
+    for plain, scaled in zip(forms(X), forms(X * units), strict=True):
+        known = Preprocessor("standard").fit(plain).scale_
+        assert_allclose(Preprocessor("standard").fit(scaled).scale_ / units, known, rtol=1e-12)
+
+
+@pytest.mark.parametrize("scaling", ["standard", "robust"])
+def test_spread_below_the_digits_of_float64_is_none(scaling):
+    X = np.zeros((100, 3))
+    X[:40, 0], X[3, 1], X[::2, 2] = 5e-324, 5e-324, 1e-310
+    for data in forms(X):
+        model = Preprocessor(scaling).fit(data)
+        assert_array_equal(model.scale_, 1.0)
+
+
+@pytest.mark.parametrize("scaling", ["standard", "robust"])
+@pytest.mark.parametrize("split", [1, 2, 3])
+def test_differences_that_overflow_are_refused(scaling, split):
+    X = np.array([[1.0, 1.5e308], [2.0, -1.5e308], [3.0, -1.5e308], [4.0, 1.5e308]])
+    for data in (X, Blocks([X[:split], X[split:]])):
+        with pytest.raises(ValueError, match=r"column 1 are too large .*divide X by"):
+            Preprocessor(scaling).fit(data)
+    with pytest.raises(ValueError, match="column 0 are too large"):
+        Preprocessor(missing="impute").fit([[1.7e308], [1.7e308]])  # whose median is not computed
 
 
 def with_zeros(N=200, seed=1):
@@ -349,6 +418,36 @@ def test_frames_with_gaps(library):
     assert isinstance(out, frames.DataFrame)
     assert list(out.columns) == list(model.get_feature_names_out()) == ["count", "size"]
     assert_allclose(out.to_numpy(), [[1, 0.5], [3, 1.5], [3, 1.5], [4, 4.0]])
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize("kind", ["memmap", "zarr", "arrow", "blocks"])
+def test_set_output_leaves_what_is_not_in_memory_an_operator(library, kind, tmp_path):
+    frames = pytest.importorskip(library)
+    X = table()
+    data = kinds(X, tmp_path)[kind]
+    model = Preprocessor("standard").set_output(transform=library)
+    for out in (model.fit_transform(data), model.transform(data)):
+        assert isinstance(out, Operator)
+        assert_allclose(out.todense(), StandardScaler().fit_transform(X), atol=1e-9)
+    assert isinstance(
+        Preprocessor().set_output(transform=library).fit_transform(X), frames.DataFrame
+    )
+    pipeline = make_pipeline(Preprocessor("standard"), PCA(2)).set_output(transform=library)
+    scores = pipeline.fit(data).transform(data)
+    assert isinstance(scores, frames.DataFrame)
+    assert list(scores.columns) == ["pca0", "pca1"]
+
+
+def test_inverse_transform_passes_gaps_of_every_kind():
+    pandas = pytest.importorskip("pandas")
+    model = Preprocessor("standard").fit([[1.0, 2.0], [3.0, 6.0]])
+    rows = [[np.nan, 1.0], [0.0, np.nan]]
+    for X in (rows, np.array(rows), pandas.DataFrame(rows)):
+        assert_allclose(model.inverse_transform(X), [[np.nan, 6.0], [2.0, np.nan]])
+    scaled = Preprocessor("standard").fit(sp.csr_array([[1.0, 2.0], [3.0, 6.0]]))
+    back = scaled.inverse_transform(sp.csr_array(rows))
+    assert_allclose(back.toarray(), [[np.nan, 2.0], [0.0, np.nan]])
 
 
 def test_text_is_told_from_numbers():

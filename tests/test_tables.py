@@ -533,3 +533,13 @@ def test_path_objects_and_strings(file):
     path = file(PEOPLE)
     assert isinstance(path, Path)
     assert read(str(path)).names == read(path).names
+
+
+@pytest.mark.parametrize("dropped", [[], [0], [3], [0, 1, 5], [2, 3, 4, 9]])
+def test_rows_in_the_file(file, dropped):
+    lines = ["" if i in dropped else str(i) for i in range(10)]
+    path = file("a,b\n" + "".join(f"{cell},1\n" for cell in lines))
+    table = read(path, missing="drop")
+    assert table.dropped.tolist() == dropped
+    rows = table.in_file(np.arange(len(table.X)))
+    np.testing.assert_array_equal(rows, table.X[:, 0] + 1)

@@ -52,6 +52,7 @@ def demonstrate(folder: Path, force: bool) -> int:
         table.append([name, f"{lost:.1%}", f"{angle:.1f}"])
     head = ["method", "variance of unseen clean images lost", "degrees off"]
     sys.stdout.write(show.aligned(head, table))
+    sys.stdout.write("  more than 100% is worse than the mean image\n")
     flagged = np.asarray(robust.outliers_)
     sys.stdout.write(
         f"\nRobustPCA flags {flagged[bad].sum()} of the {bad.sum()} ruined images and "

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..tables.table import counted
 from .run import printable
 from .work import Fitted
 
@@ -93,11 +94,11 @@ def facts(fitted: Fitted) -> dict[str, Any]:
 def summary(fitted: Fitted) -> str:
     """A model in words."""
     model, known = fitted.estimator, facts(fitted)
-    rows = f"{known['rows']:,} rows, " if "rows" in known else ""
+    rows = f"{counted(known['rows'], 'row')}, " if "rows" in known else ""
     source = f" of {known['source']}" if known.get("source") else ""
     lines = [
-        f"{known['estimator']}{source}: {rows}{known['features']:,} columns, "
-        f"{known['components']} component{'s' if known['components'] != 1 else ''}\n"
+        f"{known['estimator']}{source}: {rows}{counted(known['features'], 'column')}, "
+        f"{counted(known['components'], 'component')}\n"
     ]
     ratio = known["explained_variance_ratio"]
     if ratio is not None:
@@ -113,7 +114,9 @@ def summary(fitted: Fitted) -> str:
             ]
             for j in range(min(len(ratio), COMPONENTS))
         ]
-        lines.append(aligned(["component", "variance", "share", "sum", "largest loadings"], table))
+        head = ["component", "variance", "share", "sum", "largest loadings"]
+        width = len(head) if hasattr(model, "components_") else len(head) - 1
+        lines.append(aligned(head[:width], [row[:width] for row in table]))
         if len(ratio) > COMPONENTS:
             lines.append(f"  and {len(ratio) - COMPONENTS} more, {total[-1]:.1%} together\n")
     if fitted.flags:
@@ -144,4 +147,4 @@ def variables(contributions: np.ndarray, names: list[str]) -> str:
     total = float(np.abs(contributions).sum())
     largest = np.argsort(-np.abs(contributions), kind="stable")[:VARIABLES]
     told = [(names[i], contributions[i] / total) for i in largest if total and contributions[i]]
-    return ", ".join(f"{name} ({share:+.0%})" for name, share in told)
+    return ", ".join(f"{name} ({100 * share:+.2g}%)" for name, share in told)

@@ -43,7 +43,7 @@ class Watch(Listener):
         self.progress.update(self._row(self.words), description=self.words)
 
     def rows(self, done: int, total: int) -> None:
-        words = self.words or "fitting"
+        words = self.words or "working"
         self.progress.update(self._row(words), description=words, completed=done, total=total)
 
     def phase(self, words: str) -> None:

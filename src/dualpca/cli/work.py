@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,12 +14,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 
 from .. import PCA, KernelPCA, Preprocessor, RobustKernelPCA, RobustPCA, SparsePCA, load
-from ..estimators._start import MOST, components_for
 from ..models import ModelFileError, read_header
 from ..tables import NA_VALUES, Columns, Table, Writer, read
 from ..tables.read import EXTENSIONS
 from ..tables.table import TableError
-from .options import Approximation, FitOptions, Method, Missing, ReadOptions
+from .estimator import checked, sized
+from .options import FitOptions, Missing, ReadOptions
 from .run import RefusedError, tell
 from .watch import Watch
 
@@ -91,12 +92,10 @@ def open_model(path: str) -> Fitted:
     if not is_model(path):
         raise ModelFileError(f"{path} is no model of dualpca; `dualpca fit DATA` writes one")
     fitted = Fitted(load(path), read_header(path)["notes"])
-    parts = list(fitted.model.named_steps.values()) if fitted.preprocessor else [fitted.model]
-    if not (
-        isinstance(parts[-1], MODELS)
-        and hasattr(parts[-1], "explained_variance_ratio_")
-        and (len(parts) == 1 or (len(parts) == 2 and isinstance(parts[0], Preprocessor)))
-    ):
+    steps = [step for _, step in fitted.model.steps] if fitted.preprocessor is not None else []
+    layout = not steps or (len(steps) == 2 and isinstance(steps[0], Preprocessor))
+    model = fitted.estimator
+    if not (layout and isinstance(model, MODELS) and hasattr(model, "explained_variance_ratio_")):
         raise ModelFileError(
             f"{path} holds a {_described(fitted.model)}; the command line takes fitted models of PCA, "
             "alone or behind a Preprocessor: load it in Python"
@@ -153,16 +152,37 @@ def open_table(
         on_rows=None if watch is None else watch.reading,
     )
     if watch is not None:
-        watch.phase("fitting" if model is None else "transforming")
+        watch.phase("fitting" if model is None else "working")
     width = None if model is None else model.model.n_features_in_
     if width is not None and table.X.shape[1] != width:
         raise TableError(
             f"{path} has {table.X.shape[1]} columns of numbers where the model has {width} features "
             "without names; give a file with the columns of the fit"
         )
-    for note in [] if quiet else table.notes:
+    notes = list(table.notes)
+    if impute and table.n_missing:
+        notes.append(f"{table.n_missing:,} missing cells are filled with medians of their columns")
+    if model is not None and names is None and table.names is not None:
+        notes.append(
+            "the model has no names of columns; those of the file are taken in their order"
+        )
+    for note in [] if quiet else notes:
         tell(note)
     return table
+
+
+def again(path: str, options: ReadOptions) -> str:
+    """The file and the options that it is read with, for a command line."""
+    words = [path]
+    for name in ("format", "key", "delimiter", "decimal", "na"):
+        given = getattr(options, name)
+        for value in given if isinstance(given, list) else [given]:
+            words += [] if value is None else [f"--{name}", value]
+    if options.missing is Missing.drop:
+        words += ["--missing", "drop"]
+    if options.header is not None:
+        words.append("--header" if options.header else "--no-header")
+    return shlex.join(words)
 
 
 def _several(given: list[str] | None) -> list[str] | None:
@@ -177,6 +197,8 @@ def _unescaped(delimiter: str | None) -> str | None:
 def fit(table: Table, read_options: ReadOptions, options: FitOptions, source: str) -> Fitted:
     """The model of a table, with the notes that go into its file."""
     X = table.X
+    if X.shape[0] < 2:
+        raise TableError(f"{source} has one row of numbers; components need two at least")
     prepare = None
     impute = read_options.missing is Missing.impute
     with warnings.catch_warnings(record=True) as caught:
@@ -184,7 +206,7 @@ def fit(table: Table, read_options: ReadOptions, options: FitOptions, source: st
         if impute or options.scale != "none":
             prepare = Preprocessor(str(options.scale), "impute" if impute else "refuse").fit(X)
             X = prepare.transform(X)
-        estimator = _sized(checked(options), X).fit(X)
+        estimator = sized(checked(options), X).fit(X)
     for warning in caught:
         tell(f"warning: {warning.message}")
     model = estimator
@@ -203,82 +225,6 @@ def fit(table: Table, read_options: ReadOptions, options: FitOptions, source: st
     }
     short = any(issubclass(w.category, ConvergenceWarning) for w in caught)
     return Fitted(model, notes, short)
-
-
-def checked(options: FitOptions) -> Any:
-    """The estimator that was asked for, its parameters in range; what it does not have is refused."""
-    found = _estimator(options)
-    found._validate_params()
-    return found
-
-
-def _estimator(options: FitOptions) -> Any:
-    method, n = options.method, _components(options.components)
-    given: dict[str, Any] = {"n_components": n, "random_state": options.seed}
-    if options.tol is not None:
-        given["tol"] = options.tol
-    takes = {
-        "quantile": (options.quantile, {Method.robust, Method.robust_kernel}),
-        "nonzero": (options.nonzero, {Method.sparse}),
-        "kernel": (options.kernel, {Method.kernel, Method.robust_kernel}),
-        "gamma": (options.gamma, {Method.kernel, Method.robust_kernel}),
-        "approximation": (options.approximation, {Method.kernel, Method.robust_kernel}),
-    }
-    for name, (value, methods) in takes.items():
-        if value is not None and method not in methods:
-            told = " or ".join(sorted(methods))
-            raise RefusedError(f"--{name} is for --method {told}; --method is {method}")
-    if options.quantile is not None:
-        given["quantile"] = options.quantile
-    if method is Method.robust:
-        return RobustPCA(**given)
-    if method is Method.plain:
-        return PCA(**given)
-    if method is Method.sparse:
-        if isinstance(n, float):
-            raise RefusedError(f"--components {n}: sparse components are counted; give 5")
-        k = "0.25" if options.nonzero is None else options.nonzero
-        return SparsePCA(**given, n_nonzero=_number("--nonzero", k, "12 or 0.25"))
-    given["kernel"] = options.kernel or "rbf"
-    gamma = options.gamma or "median"
-    words = ("median", "scale")
-    given["gamma"] = gamma if gamma in words else _number("--gamma", gamma, "0.1, median or scale")
-    if options.approximation not in (None, Approximation.none):
-        given["approximation"] = str(options.approximation)
-    if method is Method.robust_kernel:
-        return RobustKernelPCA(**given)
-    given["n_components"] = MOST if n is None else n
-    return KernelPCA(**given)
-
-
-def _sized(model: Any, X: Any) -> Any:
-    """The estimator with what depends on the data: components from the robust scree, landmarks."""
-    if getattr(model, "approximation", None) == "nystroem":
-        model.n_landmarks = min(model.n_landmarks, X.shape[0])
-    if model.n_components is None and isinstance(model, (PCA, SparsePCA)):
-        variances = RobustPCA(random_state=model.random_state).scree(X)
-        model.n_components = components_for(variances, None, min(X.shape))
-    return model
-
-
-def _components(text: str) -> int | float | None:
-    if text == "auto":
-        return None
-    n = _number("--components", text, "5, 0.9 or auto")
-    if not (n >= 1 if isinstance(n, int) else 0 < n < 1):
-        raise RefusedError(f"--components {text} is out of range; give 5, 0.9 or auto")
-    return n
-
-
-def _number(option: str, text: str, such_as: str) -> int | float:
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        return float(text)
-    except ValueError:
-        raise RefusedError(f"{option} {text!r} is no number; give {such_as}") from None
 
 
 def stem(path: str, otherwise: str) -> str:
@@ -317,7 +263,7 @@ def write_scores(writer: Writer, fitted: Fitted, table: Table, path: Path, dista
 def _row_columns(table: Table, start: int, count: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if table.ids is None:
-        found["row"] = np.arange(start + 1, start + count + 1)
+        found["row"] = table.in_file(np.arange(start, start + count))
     else:
         found["id"] = table.ids[start : start + count]
     if table.labels is not None:

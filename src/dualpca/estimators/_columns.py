@@ -209,7 +209,7 @@ def _of_sparse(values: np.ndarray, N: int, eps: float) -> tuple[np.ndarray, np.n
     zeros = counted - len(kept)
     if 2 * zeros <= counted:
         return _of_columns(np.concatenate([kept, np.zeros(zeros)])[:, None], eps)
-    mean = np.array([NORMAL_MEAN * np.abs(kept).sum() / counted])
+    mean = np.array([NORMAL_MEAN * (np.abs(kept) / counted).sum()])
     return np.zeros(1), _spread(np.zeros(1), mean, np.zeros(1))
 
 

@@ -11,7 +11,7 @@ from ..linalg import Array, to_numpy
 from ..operators import Matrix, Selected, as_operator
 from ..operators.rows import RowBlocked
 from ._center import fixed_center
-from ._data import check_number, checked_weights, seed, validated
+from ._data import check_energy, check_number, checked_weights, seed, validated
 from ._start import take_sample
 
 
@@ -62,4 +62,11 @@ def prepare(model: Any, X: Any, sample_weight: Any) -> Prepared:
     rng = np.random.default_rng(seed(model.random_state))
     fixed = fixed_center(model.center, rows, weights)
     sample, origin = take_sample(rows, weights, rng)
+    with np.errstate(over="ignore", under="ignore"):
+        energy = sample.energy()
+    check_energy(energy, sample)
+    if energy == 0 and np.any(sample.data if not sample.sparse else sample.data.data):
+        raise ValueError(
+            "X has entries so small that their squares underflow; divide X by its largest magnitude"
+        )
     return Prepared(whole, rows, present, weights, fixed, sample, origin, rng)

@@ -24,9 +24,7 @@ __all__ = ["Preprocessor"]
 SAMPLE_ROWS, SAMPLE_NUMBERS = 100_000, 2**25
 
 
-class Preprocessor(
-    OutputMixin, SaveMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
-):
+class Preprocessor(OutputMixin, SaveMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Fill missing cells and bring columns to one scale: what comes before PCA.
 
     Cells that are NaN become the median of their column; then ``(x - center_) / scale_``. What is
@@ -125,7 +123,7 @@ class Preprocessor(
             center, scale = found.mean, found.deviations(eps)
         if center is not None:
             sound = np.isfinite(center)
-            if self.scaling != "none":
+            if self.scaling != "none" and scale is not None:
                 with np.errstate(over="ignore"):
                     sound &= np.isfinite(scale) & np.isfinite(found.high - found.low)
             if not sound.all():

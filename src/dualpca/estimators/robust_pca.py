@@ -59,7 +59,8 @@ class RobustPCA(FollowedMixin, LinearOutliersMixin, CovarianceMixin, ScoresMixin
     ----------
     n_components : int, float or None
         How many components: a number; the fraction of the robust variance to explain (0 < f < 1); or
-        None, the fewest that hold 80 % of it, at most 10 (see :meth:`scree`).
+        None, the fewest that hold 80 % of it, at most 10: of the variance of the least outlying half
+        of the rows (see :meth:`scree`), of which the fit may hold a little more or less.
     loss : str or Loss
         "l1" (the paper's), "lp", "huber", "log", "cauchy", "geman_mcclure", "welsch", "tukey", or an
         instance such as ``Huber(scale=0.1)``. Scales that are not given are set from the residuals of

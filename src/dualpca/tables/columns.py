@@ -73,6 +73,7 @@ class Choice:
     label: int | None = None
     left_out: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    exact: bool = False
 
 
 def unnamed(number: int) -> list[str]:
@@ -93,11 +94,13 @@ def choose(header: Header, columns: Columns) -> Choice:
         choice.ids = likely or _found_ids(header, apart | dropped)
         apart |= set(choice.ids) if header.rows is None else set()
     if columns.exact and columns.keep is not None:
+        choice.exact = True
         _exactly(header, list(columns.keep), apart, choice)
     else:
         _features(header, columns, apart, dropped, choice)
     if choice.ids and columns.ids is None and header.rows is None:
-        choice.notes.insert(0, f"rows are named by column {header.names[choice.ids[0]]!r}")
+        name = header.names[choice.ids[0]]
+        choice.notes.insert(0, f"rows are named by column {name!r}, which is not analysed")
     return choice
 
 
@@ -131,7 +134,7 @@ def _features(
     if choice.left_out:
         choice.notes.append(f"left out text columns: {listed(choice.left_out)}")
     if not choice.features:
-        found = f": {listed(choice.left_out)} hold text" if choice.left_out else ""
+        found = f" besides text: {listed(choice.left_out)}" if choice.left_out else ""
         raise TableError(
             f"no column of numbers is left{found}; see --keep, --drop, --delimiter and --decimal"
         )
@@ -164,6 +167,7 @@ def _exactly(header: Header, wanted: list[str], apart: set[int], choice: Choice)
             f"model needs {len(wanted)}; give a file of the columns the model was fitted on"
         )
     choice.features = numbers
+    choice.notes.append("the file has no names of columns; they are taken in their order")
 
 
 def _several(specs: str | Sequence[str]) -> list[str]:

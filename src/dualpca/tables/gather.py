@@ -61,6 +61,8 @@ class Gathering:
                 else "there are no rows; give at least one"
             )
         table = Table(X, choice.names, n_missing=tally.cells, n_dropped=dropped)
+        if dropped:
+            table.dropped = tally.incomplete
         table.notes = [*origin.notes, *choice.notes]
         if dropped:
             table.notes.append(f"dropped {counted(dropped, 'row')} with missing cells")
@@ -122,7 +124,7 @@ class Gathering:
     def _judge(self, tally: Tally) -> None:
         tally.refuse_infinite()
         if self._missing == "refuse":
-            tally.refuse_missing()
+            tally.refuse_missing(self._choice.exact)
 
     def _sparse(self) -> tuple[Any, list[Strings], Tally]:
         origin = self._origin

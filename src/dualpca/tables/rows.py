@@ -118,11 +118,17 @@ class Tally:
         self.seen = self.rows = 0
         self._missing = np.zeros(len(names), dtype=np.int64)
         self._infinite, self._first = 0, (0, 0)
+        self._incomplete: list[np.ndarray] = []
 
     @property
     def cells(self) -> int:
         """Missing cells."""
         return int(self._missing.sum())
+
+    @property
+    def incomplete(self) -> np.ndarray:
+        """The rows with missing cells, from 0."""
+        return np.concatenate(self._incomplete or [np.zeros(0, dtype=np.int64)])
 
     def count(self, block: np.ndarray) -> np.ndarray | None:
         """Count a block; which of its rows are complete, None where all are."""
@@ -143,7 +149,7 @@ class Tally:
         if missing.any():
             self._missing += missing.sum(axis=0)
             complete = ~missing.any(axis=1)
-            self.rows += int((~complete).sum())
+            self._note(start, complete)
         return complete
 
     def count_sparse(self, X: Any) -> np.ndarray | None:
@@ -160,8 +166,12 @@ class Tally:
         np.add.at(self._missing, X.indices[missing], 1)
         complete = np.ones(X.shape[0], dtype=bool)
         complete[rows[missing]] = False
-        self.rows += int((~complete).sum())
+        self._note(0, complete)
         return complete
+
+    def _note(self, start: int, complete: np.ndarray) -> None:
+        self._incomplete.append(start + np.flatnonzero(~complete))
+        self.rows += len(self._incomplete[-1])
 
     def refuse_infinite(self) -> None:
         """An error where there were infinite cells."""
@@ -173,8 +183,8 @@ class Tally:
                 "column with --drop, or declare the value missing with --na"
             )
 
-    def refuse_missing(self) -> None:
-        """An error where there were missing cells."""
+    def refuse_missing(self, exact: bool = False) -> None:
+        """An error where there were missing cells; ``exact`` where a model knows its columns."""
         if self.cells:
             order = np.argsort(-self._missing, kind="stable")
             worst = (
@@ -184,5 +194,10 @@ class Tally:
             raise TableError(
                 f"{counted(self.cells, 'missing cell')} in {self.rows:,} of "
                 f"{counted(self.seen, 'row')}, most in {listed(worst, 3)}; use --missing drop to "
-                "leave these rows out, --missing impute to fill them, or --drop for a column"
+                "leave these rows out, "
+                + (
+                    "or fit the model with --missing impute, which fills them"
+                    if exact
+                    else "--missing impute to fill them, or --drop for a column"
+                )
             )

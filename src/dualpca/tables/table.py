@@ -80,6 +80,8 @@ class Table:
         Missing cells that were found in the columns of X, in rows kept or dropped.
     n_dropped : int
         Rows dropped for their missing cells.
+    dropped : array of int
+        Which rows of the file these are, from 0.
     notes : list of str
         What the user should be told: sentences.
     id_columns, label_column, left_out
@@ -99,6 +101,12 @@ class Table:
     label_column: str | None = None
     left_out: list[str] = field(default_factory=list)
     image_shape: tuple[int, ...] | None = None
+    dropped: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    def in_file(self, rows: np.ndarray) -> np.ndarray:
+        """The rows of the file, from 1, that rows of X, from 0, were."""
+        before = self.dropped - np.arange(len(self.dropped))  # kept rows before each dropped one
+        return rows + np.searchsorted(before, rows, side="right") + 1
 
 
 def listed(names: Iterable[str], most: int = 6) -> str:

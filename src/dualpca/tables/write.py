@@ -156,7 +156,7 @@ def _kind(path: Path | None, format: str | None) -> tuple[Any, bool]:
     if name not in _FORMATS:
         found = f"the extension {name!r}" if name else "a file without extension"
         raise TableError(
-            f"{found} is not known; write csv, tsv, parquet or npy: choose another, or --format"
+            f"{found} is not known; write csv, tsv, parquet or npy: choose another ending"
         )
     make = _FORMATS[name]
     if packed and not issubclass(make, Text):

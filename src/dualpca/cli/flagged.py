@@ -57,8 +57,10 @@ def flagged_rows(fitted: Fitted, table: Table | None, *, everything: bool) -> Fo
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     order = np.argsort(-columns.pop("normality"), kind="stable")
     columns = {name: values[order] for name, values in columns.items()}
-    named = _names(table, columns["row"])
-    return Found({"row": columns.pop("row"), **named, **columns}, total, flagged, model.limits_)
+    rows = columns.pop("row")
+    named = _names(table, rows)
+    numbers = rows + 1 if table is None else table.in_file(rows)
+    return Found({"row": numbers, **named, **columns}, total, flagged, model.limits_)
 
 
 def _kept(
@@ -74,7 +76,7 @@ def _kept(
     model = fitted.estimator
     kept = np.flatnonzero(flags | everything)
     found = {
-        "row": start + kept + 1,
+        "row": start + kept,
         "score_distance": score[kept].astype(float),
         "orthogonal_distance": orthogonal[kept].astype(float),
         "normality": -np.asarray(model._normality_of(score[kept], orthogonal[kept]), dtype=float),
@@ -95,7 +97,7 @@ def _kept(
 def _names(table: Table | None, rows: np.ndarray) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if table is not None and table.ids is not None:
-        found["id"] = np.asarray(table.ids[rows - 1], dtype=object)
+        found["id"] = np.asarray(table.ids[rows], dtype=object)
     if table is not None and table.labels is not None:
-        found["label"] = np.asarray(table.labels[rows - 1], dtype=object)
+        found["label"] = np.asarray(table.labels[rows], dtype=object)
     return found
