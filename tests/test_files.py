@@ -111,3 +111,15 @@ def test_a_link_to_itself_stays(tmp_path):
         put(tmp_path / "loop", b"mine", overwrite=False)
     assert (tmp_path / "loop").is_symlink()
     assert os.listdir(tmp_path) == ["loop"]
+
+
+def test_an_error_names_the_file_that_was_asked_for(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device", str(next(tmp_path.glob(".*.tmp"))))
+
+    monkeypatch.setattr("os.fsync", full)
+    path = tmp_path / "t.bin"
+    with pytest.raises(OSError, match="No space left") as caught, written(path, overwrite=False):
+        pass
+    assert caught.value.filename == str(path)
+    assert list(tmp_path.iterdir()) == []

@@ -33,8 +33,10 @@ def written(path: Any, *, overwrite: bool) -> Iterator[BinaryIO]:
             if target.exists():
                 shutil.copymode(target, made)
             os.replace(made, target)
-    except BaseException:
+    except BaseException as error:
         made.unlink(missing_ok=True)
+        if isinstance(error, OSError) and str(error.filename) == str(made):
+            error.filename = str(path)  # what the user knows it by
         raise
 
 
