@@ -26,7 +26,10 @@ from dualpca import (
     as_operator,
 )
 from dualpca.report import report, write_report
+from dualpca.report._model import still
+from dualpca.report._outlier_map import limits, spread
 from dualpca.report._pictures import png
+from dualpca.report._rows import settled
 
 pytest.importorskip("plotly")
 
@@ -322,6 +325,145 @@ def test_data_frames_name_rows_and_variables():
     table = pytest.importorskip("pyarrow").Table.from_pandas(frame, preserve_index=False)
     streamed = numbers_of(report(RobustPCA(3, random_state=0).fit(table), table, max_points=40))
     np.testing.assert_allclose(streamed["scores"], found["scores"], rtol=1e-4, atol=1e-7)
+
+
+def test_rows_are_counted_from_1_where_nothing_names_them():
+    expected = [f"row {i}" for i in range(1, len(X) + 1)]
+    model = fitted("RobustPCA")
+    for rows in (numbers_of(page_of("RobustPCA"))["rows"], numbers_of(report(model))["rows"]):
+        assert rows["name"] == expected
+        assert not rows["named"]
+    named = numbers_of(report(model, X, row_names=range(len(X))))["rows"]
+    assert named["name"] == [str(i) for i in range(len(X))]
+    assert named["named"]
+    farthest = np.argmax(model.orthogonal_distances_)
+    assert f"Farthest is row {farthest + 1}:" in page_of("RobustPCA")
+    assert f"Farthest is row {farthest}:" in report(model, X, row_names=range(len(X)))
+
+
+def test_an_index_that_only_counts_names_no_rows():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X)
+    model = PCA(2).fit(X)
+    assert numbers_of(report(model, frame))["rows"]["name"][:2] == ["row 1", "row 2"]
+    later = numbers_of(report(model, frame[50:]))["rows"]  # its index tells something
+    assert later["name"][:2] == ["50", "51"]
+    assert later["named"]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_rounding_is_shown_as_0_and_small_units_are_not(dtype):
+    values = np.array([[0, 3, 0, 1e-20], [2, 5, 0, 2e-20]], dtype=dtype)
+    rounding = np.finfo(dtype).eps
+    fits = np.array([[rounding, 3, -rounding, 1e-20], [2, 4, 1e-4, 3e-20]], dtype=dtype)
+    found = settled(fits, values)
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found[0], fits[0] * [0, 1, 0, 1])
+    np.testing.assert_array_equal(found[1], fits[1])
+    wild = np.vstack([values, np.full((1, 4), 1e30, dtype)])  # a bad row changes nothing
+    np.testing.assert_array_equal(settled(np.vstack([fits, wild[-1:]]), wild)[:2], found)
+
+
+def test_fitted_values_of_a_dead_variable_are_0():
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((40, 6)) @ rng.standard_normal((6, 6))
+    A[:, 2] = 0
+    model = RobustPCA(2, random_state=0).fit(A)
+    rows = numbers_of(report(model, A))["rows"]
+    dead = rows["variables"].index("x2")
+    told = [fit for row in rows["details"] for j, _, fit, _ in row if j == dead]
+    assert len(told) == len(A)
+    assert set(told) == {0}
+
+
+@pytest.mark.parametrize("n", [3, 30, 1001])
+@pytest.mark.parametrize("given", [True, False])
+def test_equal_rows_do_not_vary(n, given):
+    A = np.tile(np.random.default_rng(n).standard_normal(5), (n, 1))
+    for model in (PCA(2), RobustPCA(2, random_state=0), KernelPCA(2)):
+        found = Page(report(model.fit(A), A if given else None)).one("scree")["text"]
+        both = (
+            "Most rows are equal" if model.__class__ is RobustPCA and not given else "do not vary"
+        )
+        assert both in found
+        assert "100.0 %" not in found
+    assert not still(PCA(2).fit(A + 1e-9 * np.random.default_rng(0).standard_normal(A.shape)))
+
+
+def test_most_rows_equal_and_new_rows_equal():
+    A = np.vstack([np.full((20, 4), 0.1), np.eye(4)[:3]])
+    most = Page(report(RobustPCA(2, random_state=0).fit(A), A)).one("scree")["text"]
+    assert "Most rows are equal" in most
+    shares = PCA(2).fit(A).explained_variance_ratio_
+    assert f"{100 * shares.sum():.1f} % into the first 2" in most
+    new = Page(report(fitted("RobustPCA"), np.tile(X[30], (9, 1)))).one("scree")["text"]
+    assert "The rows of this report do not vary" in new
+    assert "plain" not in new
+
+
+def test_one_of_a_thing_is_singular():
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((30, 1))
+    pages = [
+        report(RobustPCA(1, random_state=0).fit(A), A, labels=["a"] * 30),
+        report(RobustPCA(1, random_state=0).fit(A), A[:1]),
+        report(PCA(1).fit(A), A[:1], image_shape=(1, 1)),
+        *(report(fitted("RobustPCA"), X, max_points=m) for m in (2, 3, 17)),
+        report(fitted("one"), X),
+    ]
+    for page in pages:
+        for e in Page(page).all("figcaption", "p", "li", "dd", "caption", "h3"):
+            assert not re.search(
+                r"(?<![\d.,])1 (rows|others|loadings|components|variables|passes|labels|cells)\b"
+                r"|(first|all|farthest) 1\b",
+                e["text"],
+            )
+    assert "All have the label a." in pages[0]
+    assert "1 other at random" in pages[3]
+    assert "the farthest of" in pages[3]
+
+
+def test_the_solver_is_told_in_words():
+    big = np.random.default_rng(0).standard_normal((1200, 300))
+    for model, words in (
+        (PCA(2, random_state=0), "chosen by estimated cost."),
+        (PCA(2, solver="gram"), "Solver: gram (float64), as asked."),
+        (PCA(299), "Solver: lapack, chosen automatically."),
+    ):
+        found = Page(report(model.fit(big)))
+        (line,) = [e["text"] for e in found.all("li") if e["text"].startswith("Solver")]
+        assert words in line
+        assert " s," not in line
+        why = [e["text"] for e in found.all("details") if model.solver_ in e["text"]]
+        assert len(why) == (0 if "asked" in words else 1)
+
+
+def test_axes_are_logarithmic_where_a_row_is_far_beyond_its_limit():
+    def ticked(model, rows):
+        return "checked" in Page(report(model, rows)).one("log")["attrs"]
+
+    for name in ("RobustPCA", "both", "flat"):
+        model = fitted(name)
+        kinds = limits(model)
+        edges = [
+            cutoff if limit is None else limit
+            for limit, cutoff in zip(
+                kinds.values(), (model.score_cutoff_, model.orthogonal_cutoff_), strict=True
+            )
+        ]
+        good = X[~model.outliers_]
+        for factor in (1, 1e3):
+            rows = np.vstack([good, factor * X[:1]])
+            far = [
+                max(d) > 20 * e for d, e in zip(model.distances(rows), edges, strict=True) if e > 0
+            ]
+            assert ticked(model, rows) == any(far)
+        assert not ticked(model, good)
+        assert ticked(model, rows)
+    cutoffs = {"score": 2.0, "orthogonal": 0.0}
+    wild = np.array([[1.0, 5.0], [np.inf, 9.0]])
+    assert not spread(wild, {"score": None, "orthogonal": 0.0}, cutoffs)
+    assert spread(wild, {"score": 0.04, "orthogonal": None}, cutoffs)
 
 
 def test_missing_cells_are_said_to_be_missing(tmp_path):

@@ -73,7 +73,7 @@ def contaminated(n=150):
 def files(tmp_path_factory):
     folder, X = tmp_path_factory.mktemp("report"), contaminated()
     model = RobustPCA(3, random_state=0).fit(X)
-    names = [f"sample {i}" for i in range(len(X))]
+    names = [f"sample {chr(65 + i % 26)}{i // 26}" for i in range(len(X))]  # no numbers of rows
     variables = [f"variable {j}" for j in range(16)]
     plain = write_report(
         folder / "plain.html", model, X, row_names=names, feature_names=variables, image_shape=True
@@ -168,10 +168,17 @@ def test_a_click_on_an_outlier_shows_its_row(page):
     assert page.locator("#row-title").inner_text() == f"Row {name}"
     text = panel.inner_text()
     assert "variable " in text
+    numbers = json.loads(page.locator("#data").text_content())
+    at = panel.locator("dt", has_text="Row in the data").locator("xpath=following-sibling::dd[1]")
+    assert at.inner_text() == str(numbers["rows"]["name"].index(name) + 1)
     assert "Orthogonal distance" in text
     assert panel.locator("tbody tr").count() == 8
     assert panel.locator("img").count() == 3
     assert panel.locator("img").first.evaluate("(e) => e.naturalWidth") == 4
+    title = page.locator("#row-title")
+    assert title.evaluate("(e) => getComputedStyle(e).outlineStyle") == "none"
+    above, table = panel.locator("dl, p").last.bounding_box(), panel.locator("table").bounding_box()
+    assert table["y"] - (above["y"] + above["height"]) >= 8
     page.keyboard.press("Escape")
     panel.wait_for(state="hidden")
 
@@ -208,7 +215,9 @@ def test_menus_and_switches_redraw(page):
     numbers = json.loads(page.locator("#data").text_content())
     page.locator("#scores-x").select_option("2")
     page.locator("#loadings-component").select_option("1")
-    page.locator("#log").check()
+    log = page.locator("#log")
+    before = log.is_checked()
+    log.check()
     page.locator("#arrows").check()
     drawn = page.evaluate(
         """() => [
@@ -228,7 +237,9 @@ def test_menus_and_switches_redraw(page):
     ticks = page.locator("#map-plot .ytick text").all_text_contents()
     assert len(ticks) >= 2
     assert all(b > a for a, b in pairwise(map(float, ticks)))
-    page.locator("#log").uncheck()
+    log.uncheck()
+    assert page.evaluate("document.getElementById('map-plot').layout.yaxis.type") == "linear"
+    log.set_checked(before)
     page.locator("#arrows").uncheck()
     page.locator("#scores-x").select_option("0")
     assert (
@@ -276,6 +287,13 @@ def test_a_phone_scrolls_down_only(visit, files, name):
         "() => { const e = document.getElementById('row'); return e.scrollWidth <= e.clientWidth; }"
     )
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    lines = page.locator("td.number, dialog td").evaluate_all(
+        "(all) => all.map((e) => [e.textContent, e.getClientRects().length && (() => {"
+        " const range = document.createRange(); range.selectNodeContents(e);"
+        " return new Set([...range.getClientRects()].map((box) => box.top)).size; })()])"
+    )
+    assert len(lines) > 50
+    assert [text for text, count in lines if count > 1] == []
 
 
 def test_print(visit, files):
@@ -349,4 +367,56 @@ def test_without_rows(visit, tmp_path):
 def test_one_component(visit, tmp_path):
     X = contaminated()
     path = write_report(tmp_path / "one.html", RobustPCA(1, random_state=0).fit(X), X)
-    assert visit(path).locator("#scores-plot .point").count() == len(X)
+    page = visit(path)
+    assert page.locator("#scores-plot .point").count() == len(X)
+    up = page.evaluate("document.getElementById('scores-plot').data.flatMap((one) => one.y)")
+    assert sorted(up) == list(range(1, len(X) + 1))
+
+
+def test_rows_without_names_are_counted_from_1(visit, tmp_path):
+    X = contaminated()
+    page = visit(write_report(tmp_path / "a.html", RobustPCA(3, random_state=0).fit(X), X))
+    shown = page.locator("button[data-row]").all_inner_texts()
+    assert "row 1" in shown  # X[0] is an outlier
+    page.locator("button[data-row]").nth(shown.index("row 1")).click()
+    assert page.locator("#row-title").inner_text() == "Row 1"
+    assert "Row in the data" not in page.locator("#row").inner_text()
+
+
+def test_the_good_rows_are_seen_beside_far_outliers(visit, tmp_path):
+    X = contaminated()
+    X[0] *= 1e4
+    model = RobustPCA(3, random_state=0).fit(X)
+    page = visit(write_report(tmp_path / "far.html", model, X))
+    good = page.locator("#map-plot .trace").first.locator(".point")
+
+    def spread():
+        assert good.count() == len(X) - model.outliers_.sum()
+        tops = good.evaluate_all("(all) => all.map((e) => e.getBoundingClientRect().y)")
+        return np.subtract(*np.percentile(tops, [95, 5]))
+
+    assert page.locator("#log").is_checked()
+    assert spread() > 10
+    page.locator("#log").uncheck()
+    assert spread() < 1
+
+
+def test_a_distance_of_0_keeps_its_place_on_logarithmic_axes(visit, tmp_path):
+    X = np.vstack([np.full((20, 4), 0.1), np.eye(4)[:3]])
+    path = write_report(tmp_path / "zeros.html", RobustPCA(1, random_state=0).fit(X), X)
+    page = visit(path)
+    page.locator("#log").check()
+    assert page.locator("#map-plot .point").count() == len(X)
+    distances = json.loads(page.locator("#data").text_content())["rows"]["distances"]
+    zeros = 0
+    for name, known in zip("xy", distances, strict=True):
+        drawn = page.evaluate(
+            "(name) => document.getElementById('map-plot').data.flatMap((one) =>"
+            " one.customdata.map((row, k) => [row, one[name][k]])).sort((a, b) => a[0] - b[0])",
+            name,
+        )
+        least = min((d for d in known if d > 0), default=np.inf)
+        for (_, at), distance in zip(drawn, known, strict=True):
+            assert at == distance or distance == 0 < at < least
+        zeros += known.count(0)
+    assert zeros > 0

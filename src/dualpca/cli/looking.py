@@ -132,8 +132,8 @@ def report(
     shape = _shape(image)
     fitted, table = _either(source, data, read, model, quiet or json)
     names = None if table is None or table.ids is None else list(table.ids)
-    if table is not None and names is None:
-        names = [f"row {i}" for i in table.in_file(np.arange(table.X.shape[0]))]
+    if table is not None and names is None and table.n_dropped:
+        names = [f"row {i} of the file" for i in table.in_file(np.arange(table.X.shape[0]))]
     notes = {key.replace("_", " "): value for key, value in fitted.notes.items() if value}
     with watching(quiet or json):
         write_report(

@@ -52,8 +52,8 @@ def report(
         as a plain PCA needs. Without X the page shows what the model itself knows.
     title : str, optional
     row_names, labels : sequences of length n_samples, optional
-        What to call the rows (by default the index of a data frame, or their numbers from 0), and the
-        groups to tell apart.
+        What to call the rows, and the groups to tell apart. Rows without names have the index of a
+        data frame; where that only counts, and in other data, they are "row 1", "row 2" and so on.
     feature_names : sequence of length n_features, optional
         By default those seen in ``fit``, or x0, x1 and so on.
     image_shape : tuple of int or bool, optional
@@ -166,8 +166,8 @@ def write_report(
 
 def _row_numbers(rows: Rows, variables: list[str]) -> dict[str, Any]:
     """The rows drawn, as the page needs them."""
-    found: dict[str, Any] = {"index": rows.index.tolist(), "name": rows.names, "label": rows.labels}
-    groups = rows.groups
+    found: dict[str, Any] = {"index": rows.index.tolist(), "name": rows.names, "named": rows.named}
+    found["label"], groups = rows.labels, rows.groups
     found |= {"groups": groups and groups[0], "group": groups and groups[1]}
     if rows.distances is not None and rows.flagged is not None:
         found["distances"] = rounded(rows.distances.T)

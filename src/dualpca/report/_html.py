@@ -76,12 +76,20 @@ def script(text: str) -> tuple[str, str]:
     return text, f"'sha256-{digest}'"
 
 
+#: What numbers look like in tables: they stay on one line.
+_NUMBER = re.compile(r"[-+]?[\d.,]+(e[-+]?\d+)?( %)?")
+
+
+def _cell(cell: str) -> str:
+    kind = ' class="number"' if _NUMBER.fullmatch(cell) else ""
+    return f"<td{kind}>{cell}</td>"
+
+
 def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table that scrolls by itself where it is too wide; cells are HTML already."""
     first = "".join(f'<th scope="col">{cell}</th>' for cell in head)
     body = "".join(
-        f'<tr><th scope="row">{row[0]}</th>{"".join(f"<td>{c}</td>" for c in row[1:])}</tr>'
-        for row in rows
+        f'<tr><th scope="row">{row[0]}</th>{"".join(map(_cell, row[1:]))}</tr>' for row in rows
     )
     return (
         f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(caption)}"><table>'

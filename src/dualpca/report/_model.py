@@ -14,9 +14,19 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..estimators import PCA, KernelPCA, RobustKernelPCA, RobustPCA, SparsePCA
 from ..linalg import Array, to_numpy
-from ._html import clean
+from ._html import clean, counted
 
 KINDS = (PCA, RobustPCA, KernelPCA, RobustKernelPCA, SparsePCA)
+
+#: Equal rows differ from their mean by the rounding of its sum: up to 1e-12 of it for 10^5 rows.
+ROUNDING = 1e-11
+
+
+def still(estimator: Any) -> bool:
+    """Whether the rows of the fit vary by no more than rounding."""
+    first = float(to_numpy(estimator.explained_variance_)[0])
+    mean = to_numpy(getattr(estimator, "mean_", np.zeros(1))).astype(float)
+    return bool(max(first, 0.0) ** 0.5 <= ROUNDING * np.linalg.norm(mean))
 
 
 @dataclass(frozen=True)
@@ -49,8 +59,14 @@ class Fitted:
         return hasattr(self.estimator, "inverse_transform") and not self.precomputed
 
     @cached_property
+    def still(self) -> bool:
+        return still(self.estimator)
+
+    @cached_property
     def shares(self) -> np.ndarray:
-        return to_numpy(self.estimator.explained_variance_ratio_).astype(float)
+        """Of the variance; zeros where there is none but rounding."""
+        found = to_numpy(self.estimator.explained_variance_ratio_).astype(float)
+        return np.zeros_like(found) if self.still else found
 
     @property
     def n_components(self) -> int:
@@ -137,7 +153,8 @@ def fitted(model: Any, feature_names: Any) -> Fitted:
         names = [f"x{j}" for j in range(width)]
     if isinstance(names, str) or len(names) != width:
         raise ValueError(
-            f"feature_names has length {len(names)} for {width} variables; give one name for each"
+            f"feature_names has length {len(names)} for {counted(width, 'variable')}; give one name "
+            "for each"
         )
     return Fitted(estimator, before, [clean(name) for name in names])
 
@@ -150,8 +167,8 @@ def picture_shape(image_shape: Any, width: int) -> tuple[int, ...] | None:
         side = round(width**0.5)
         if side * side != width:
             raise ValueError(
-                f"image_shape=True means square pictures, and {width} variables are no square; give "
-                "(height, width)"
+                f"image_shape=True means square pictures, and {counted(width, 'variable')} are no "
+                "square; give (height, width)"
             )
         return side, side
     sizes = tuple(image_shape) if isinstance(image_shape, (list, tuple)) else ()
@@ -159,7 +176,7 @@ def picture_shape(image_shape: Any, width: int) -> tuple[int, ...] | None:
     sound = whole and len(sizes) in (2, 3) and sizes[2:] in ((), (3,))
     if not sound or int(np.prod(sizes)) != width:
         raise ValueError(
-            f"image_shape={image_shape!r} does not fit {width} variables; give (height, width), or "
-            "(height, width, 3) for colours, whose product that is"
+            f"image_shape={image_shape!r} does not fit {counted(width, 'variable')}; give (height, "
+            "width), or (height, width, 3) for colours, whose product that is"
         )
     return tuple(int(size) for size in sizes)

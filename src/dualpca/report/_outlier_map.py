@@ -9,10 +9,13 @@ import numpy as np
 from ._html import counted, escape, figure, listed, number, rounded, table
 from ._model import Fitted
 from ._rows import Rows
-from ._sections import CLICK, TABLE, Section, drawn, first, flagged_words
+from ._sections import CLICK, TABLE, Section, drawn, farthest, first, flagged_words
 
 #: At most so many flagged rows are listed.
 FLAGGED = 200
+
+#: Axes are logarithmic where a row lies so many times its limit away: the good rows were a dot.
+FAR = 20
 
 
 def limits(model: Any) -> dict[str, float | None]:
@@ -53,28 +56,42 @@ def outliers(fitted: Fitted, rows: Rows | None) -> Section:
             for i in range(min(TABLE, len(rows.index)))
         ],
     )
-    switch = '<label><input type="checkbox" id="log"> Logarithmic axes</label>'
+    cutoffs = {"score": model.score_cutoff_, "orthogonal": model.orthogonal_cutoff_}
+    ticked = " checked" if spread(rows.distances, found, cutoffs) else ""
+    switch = f'<label><input type="checkbox" id="log"{ticked}> Logarithmic axes</label>'
+    hint = "Dashed: cut-offs at 0.975. Solid: the limit beyond which rows are flagged. "
+    if (rows.distances == 0).any():
+        hint += "On logarithmic axes a distance of 0 stands at the edge. "
     body = figure(
         "map-plot",
         words,
         controls=f'<div class="controls">{switch}</div>',
-        hint="Dashed: cut-offs at 0.975. Solid: the limit beyond which rows are flagged. " + CLICK,
+        hint=hint + CLICK,
         data=behind,
     )
     body += "<h3>Flagged rows</h3>"
     if listing:
         n = rows.n_flagged
-        some = f", the farthest {len(listing):,} of {n:,}" if n > len(listing) else ""
+        some = f", {farthest(len(listing), n)}" if n > len(listing) else ""
         body += table(f"Flagged rows{some}; a name opens the row", head, listing)
     else:
         body += "<p>No row is flagged.</p>"
-    cutoffs = {"score": model.score_cutoff_, "orthogonal": model.orthogonal_cutoff_}
     return Section(
         "outliers",
         "Outlier map",
         body,
         {"map": {"limits": _finite(found), "cutoffs": _finite(cutoffs)}},
     )
+
+
+def spread(distances: np.ndarray, found: dict[str, float | None], cutoffs: dict[str, Any]) -> bool:
+    """Whether a finite distance is far beyond its limit, or its cut-off where it has no limit."""
+    for column, (kind, limit) in zip(distances.T, found.items(), strict=True):
+        edge = float(cutoffs[kind]) if limit is None else limit
+        finite = column[np.isfinite(column)]
+        if edge > 0 and len(finite) and finite.max() > FAR * edge:
+            return True
+    return False
 
 
 def _finite(values: dict[str, Any]) -> dict[str, Any]:
@@ -90,9 +107,7 @@ def _farthest(rows: Rows, found: dict[str, float | None]) -> str:
         for d, (kind, limit) in zip(rows.distances[i], found.items(), strict=True)
         if limit and np.isfinite(d)
     ]
-    return (
-        f" Farthest is row {rows.names[i]}{': ' if parts else ''}{listed(parts) if parts else ''}."
-    )
+    return f" Farthest is {rows.called(i)}{': ' if parts else ''}{listed(parts) if parts else ''}."
 
 
 def _listed_row(fitted: Fitted, rows: Rows, i: int, button: bool = False) -> list[str]:

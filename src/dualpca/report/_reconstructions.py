@@ -28,16 +28,17 @@ def reconstructions(
     chosen += others[: SHOWN - len(chosen)]
     items = ""
     for i in chosen:
-        name = rows.names[i]
+        name, called = rows.names[i], rows.called(i)
         kinds = ("the row", "its reconstruction", "the difference")
         images = "".join(
-            f'<img src="{address}" alt="{escape(f"Row {name}: {kind}")}">'
+            f'<img src="{address}" alt="{escape(f"{called}: {kind}")}">'
             for kind, address in zip(kinds, rows.pictures[i], strict=True)
         )
         mark = ", flagged" if rows.flagged is not None and rows.flagged[i] else ""
         items += f"<li>{images}<span>{escape(name)}{mark}</span></li>"
+    each = ", each" if len(chosen) > 1 else ""
     words = (
-        f"{counted(len(chosen), 'row')}, each beside its reconstruction from "
+        f"{counted(len(chosen), 'row')}{each} beside its reconstruction from "
         f"{counted(fitted.n_components, 'component')} and the difference: orange where the row is "
         "larger, blue where it is smaller. Scales are each row's own."
     )

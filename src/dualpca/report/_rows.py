@@ -14,12 +14,15 @@ from sklearn.utils import _safe_indexing
 from ..linalg import to_numpy
 from ..operators import as_operator, is_streamed
 from ..operators.rows import RowBlocked
-from ._html import clean
+from ._html import clean, counted
 from ._model import Fitted
 from ._pictures import grey, signed
 
 #: At most so many entries of dense rows are in memory at a time: those drawn, those explained.
 ENTRIES, CHUNK = 2**25, 2**21
+
+#: Fitted values below this share of what is beside them are shown as 0.
+SMALL = 1e-12
 
 #: Each row is explained by so many variables.
 TOP = 8
@@ -57,23 +60,29 @@ class Data:
         """These rows, sorted, in memory."""
         return _safe_indexing(self.X, rows) if self._rows is None else self._rows.take(rows)
 
-    def names(self, rows: np.ndarray) -> list[str]:
-        """What a data frame calls these rows; their numbers, from 0, where nothing does."""
-        index = getattr(self.X, "index", None) if self.frame else None
-        return [clean(v) for v in (rows if index is None else np.asarray(index)[rows])]
+    def names(self, rows: np.ndarray) -> list[str] | None:
+        """What a data frame calls these rows; None where its index only counts them."""
+        index: Any = getattr(self.X, "index", None) if self.frame else None
+        if index is None:
+            return None
+        if type(index).__name__ == "RangeIndex" and (index.start, index.step) == (0, 1):
+            return None
+        return [clean(name) for name in np.asarray(index)[rows]]
 
 
 @dataclass(frozen=True)
 class Rows:
     """``index`` tells which of the ``total`` rows are drawn; the rest is of these, in this order.
 
-    ``farthest`` holds the positions among them of flagged rows, by decreasing distance. A detail is
-    (variable, value, fitted value, share of the squared distance), the last two None where unknown.
+    Where they are not ``named``, their names are "row 1", "row 2" and so on. ``farthest`` holds the
+    positions among them of flagged rows, by decreasing distance. A detail is (variable, value, fitted
+    value, share of the squared distance), the last two None where unknown.
     """
 
     total: int
     index: np.ndarray
     names: list[str]
+    named: bool
     labels: list[str] | None
     distances: np.ndarray | None = None
     flagged: np.ndarray | None = None
@@ -82,6 +91,11 @@ class Rows:
     scores: np.ndarray | None = None
     details: list[list[tuple[int, float, float | None, float | None]]] | None = None
     pictures: dict[int, list[str]] | None = None
+
+    def called(self, i: int) -> str:
+        """The name of a row within a sentence."""
+        name = self.names[i]
+        return name if name.lower().startswith("row ") else f"row {name}"
 
     @cached_property
     def groups(self) -> tuple[list[str], list[int]] | None:
@@ -123,16 +137,18 @@ def collect(
     if data is not None and not data.sparse:
         limit = min(limit, max(50, ENTRIES // data.shape[1]))
     index = _chosen(total, normality, flagged, limit, rng)
-    names = texts["row_names"]
+    given_names = texts["row_names"]
+    if given_names is not None:
+        names: list[str] | None = [given_names[i] for i in index]
+    else:
+        names = None if data is None else data.names(index)
     known: dict[str, Any] = {
         "total": total,
         "index": index,
+        "names": [f"row {i + 1}" for i in index] if names is None else names,
+        "named": names is not None,
         "labels": None if texts["labels"] is None else [texts["labels"][i] for i in index],
     }
-    if names is not None:
-        known["names"] = [names[i] for i in index]
-    else:
-        known["names"] = [str(i) for i in index] if data is None else data.names(index)
     if flagged is not None:
         assert distances is not None
         assert normality is not None
@@ -155,7 +171,8 @@ def _texts(name: str, values: Any, total: int) -> list[str] | None:
     found = [] if isinstance(values, str) else [clean(value) for value in values]
     if len(found) != total:
         raise ValueError(
-            f"{name} has length {len(found)} for {total} rows; give a sequence of one for each"
+            f"{name} has length {len(found)} for {counted(total, 'row')}; give a sequence of one for "
+            "each"
         )
     return found
 
@@ -168,8 +185,8 @@ def _measured(
     if data is None or fitted.precomputed:
         if total != fitted.n_rows:
             raise ValueError(
-                f"X has {total} rows; with a precomputed kernel give the matrix of the fit, of "
-                f"{fitted.n_rows} rows, or none"
+                f"X has {counted(total, 'row')}; with a precomputed kernel give the matrix of the fit, "
+                f"of {counted(int(fitted.n_rows or 0), 'row')}, or none"
             )
         score, orthogonal = model.score_distances_, model.orthogonal_distances_
     else:
@@ -227,7 +244,7 @@ def _explained(
             continue
         values, rows = _host(part), _host(Z)
         back = model.inverse_transform(T) if fitted.invertible else None
-        fits = None if back is None else fitted.original(back)
+        fits = None if back is None else settled(fitted.original(back), values)
         rest = None if back is None or not measurable else np.abs(rows - to_numpy(back))
         details += _details(values, fits, rest)
         for i in range(len(values)):
@@ -251,6 +268,17 @@ def _host(rows: Any) -> np.ndarray:
     if hasattr(rows, "iloc"):
         return rows.to_numpy(dtype=float, na_value=np.nan)
     return rows.to_numpy() if hasattr(rows, "to_numpy") else to_numpy(rows)
+
+
+def settled(fits: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Fitted values, 0 where they are rounding: next to others of the row and of the variable."""
+    sizes = np.abs(values).astype(float)
+    of_row = np.fmax.reduce(np.fmax(sizes, np.abs(fits)), axis=1, keepdims=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a variable that is 0 in each row has no scale of its own
+        of_variable = np.nanmedian(np.where(sizes > 0, sizes, np.nan), axis=0, keepdims=True)
+    share = max(SMALL, 8 * float(np.finfo(fits.dtype).eps))
+    return np.where(np.abs(fits) < share * np.fmin(of_row, of_variable), fits.dtype.type(0), fits)
 
 
 def _details(

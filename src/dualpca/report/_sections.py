@@ -11,7 +11,7 @@ import numpy as np
 from ..estimators import PCA, KernelPCA
 from ..linalg import to_numpy
 from ._html import counted, escape, figure, listed, number, percent, rounded, select, table
-from ._model import Fitted
+from ._model import Fitted, still
 from ._pictures import SHOWN, gallery, signed
 from ._rows import MENU, Data, Rows
 
@@ -43,18 +43,28 @@ def scree(fitted: Fitted, data: Data | None) -> Section:
     """Shares of the variance, plain beside robust."""
     series = [(fitted.kind, fitted.shares, cumulative(fitted))]
     plain = plain_shares(fitted, data) if data is not None and fitted.robust else None
-    if plain is not None:
-        series.append(("plain " + fitted.kind.removeprefix("Robust"), plain, np.cumsum(plain)))
+    equal = plain is not None and not plain.any()
+    name = "plain " + fitted.kind.removeprefix("Robust")
+    if plain is not None and not equal:
+        series.append((name, plain, np.cumsum(plain)))
     k = fitted.n_components
     which = "The component holds" if k == 1 else f"The {k} components hold"
     words = f"{which} {percent(series[0][2][-1])} of the variance"
     words += f", the first alone {percent(fitted.shares[0])}." if k > 1 else "."
-    if plain is not None:
+    if fitted.still:
+        which = "Most rows are equal" if fitted.robust and not equal else "The rows do not vary"
+        words = f"{which}: there is no variance to share."
+    elif equal:
+        words += " The rows of this report do not vary."
+    if plain is not None and not equal:
         words += (
-            f" Of the same rows, outliers included, {series[1][0]} puts {percent(plain[0])} into its "
-            f"first component and {percent(plain.sum())} into the first {len(plain)}."
+            f" Of the same rows, outliers included, {name} puts {percent(plain[0])} into its first"
         )
-    elif data is not None and fitted.robust:
+        more = (
+            f" and {percent(plain.sum())} into the first {len(plain)}." if len(plain) > 1 else "."
+        )
+        words += f" component{more}"
+    elif plain is None and data is not None and fitted.robust:
         words += " Plain PCA makes nothing of these rows: too few, or too large."
     rows = [
         [str(i + 1), *(cell for _, each, total in series for cell in _pair(each, total, i))]
@@ -68,6 +78,7 @@ def scree(fitted: Fitted, data: Data | None) -> Section:
         for name, each, total in series
     ]
     hint = "Bars are the shares of single components, lines those of the first ones together."
+    hint = hint if k > 1 else ""
     behind = table("Shares of the variance", head, rows)
     body = figure("scree-plot", words, hint=hint, data=behind)
     return Section("scree", "Scree", body, {"scree": shown})
@@ -80,11 +91,12 @@ def _pair(each: np.ndarray, total: np.ndarray, i: int) -> list[str]:
 def cumulative(fitted: Fitted) -> np.ndarray:
     """The share of the first components together."""
     known = getattr(fitted.estimator, "cumulative_variance_ratio_", None)
-    return np.cumsum(fitted.shares) if known is None else to_numpy(known).astype(float)
+    sums = known is None or fitted.still
+    return np.cumsum(fitted.shares) if sums else to_numpy(known).astype(float)
 
 
 def plain_shares(fitted: Fitted, data: Data) -> np.ndarray | None:
-    """What PCA without robustness makes of the same rows; None where it makes nothing of them."""
+    """What PCA without robustness makes of the same rows: zeros of equal rows, None where it fails."""
     if data.shape[0] < 2:
         return None
     model, Z = fitted.estimator, fitted.prepared(data.X)
@@ -104,7 +116,9 @@ def plain_shares(fitted: Fitted, data: Data) -> np.ndarray | None:
             shares = to_numpy(plain.fit(Z).explained_variance_ratio_).astype(float)
         except ValueError:
             return None
-    return shares if np.isfinite(shares).all() else None
+    if not np.isfinite(shares).all():
+        return None
+    return np.zeros_like(shares) if still(plain) else shares
 
 
 def scores(fitted: Fitted, rows: Rows | None) -> Section:
@@ -113,12 +127,16 @@ def scores(fitted: Fitted, rows: Rows | None) -> Section:
         return Section("scores", "Scores", "<p>Scores are of rows, and no rows were given.</p>")
     names, k = components(fitted), fitted.n_components
     one = "component 1" if k == 1 else "components 1 and 2"
-    words = f"{drawn(rows)} by {one}, which hold{'s' if k == 1 else ''} "
-    words += f"{percent(fitted.shares[:2].sum())} of the variance."
+    share = f"hold{'s' if k == 1 else ''} {percent(fitted.shares[:2].sum())} of the variance"
+    words = f"{drawn(rows)} by {one}" + ("." if fitted.still else f", which {share}.")
     if rows.flagged is not None:
         words += f" {flagged_words(rows)}"
     if rows.groups is not None:
-        words += f" Symbols tell {listed(rows.groups[0])} apart."
+        names_of = listed(rows.groups[0])
+        several = len(rows.groups[0]) > 1
+        words += (
+            f" Symbols tell {names_of} apart." if several else f" All have the label {names_of}."
+        )
     controls = select("scores-x", "Across: component", names, 0)
     if k > 1:
         controls += select("scores-y", "Up: component", names, 1)
@@ -159,15 +177,19 @@ def drawn(rows: Rows) -> str:
     """How many rows are drawn, and which."""
     if len(rows.index) == rows.total:
         return counted(rows.total, "row")
-    if rows.flagged is None:
+    far = 0 if rows.flagged is None else int(rows.flagged.sum())
+    if far == 0:
         return f"A sample of {len(rows.index):,} of {rows.total:,} rows"
-    far = int(rows.flagged.sum())
-    whole = far == rows.n_flagged
-    which = f"all {far:,}" if whole else f"the farthest {far:,} of {rows.n_flagged:,}"
-    rest = len(rows.index) - far
-    return (
-        f"{len(rows.index):,} of {rows.total:,} rows ({which} flagged, {rest:,} others at random)"
-    )
+    which = "the only one" if far == 1 else f"all {far:,}"
+    if far < rows.n_flagged:
+        which = farthest(far, rows.n_flagged)
+    rest = counted(len(rows.index) - far, "other")
+    return f"{len(rows.index):,} of {rows.total:,} rows ({which} flagged, {rest} at random)"
+
+
+def farthest(some: int, n: int) -> str:
+    """Which of n flagged rows are shown, where not all are."""
+    return f"the farthest {f'{some:,} ' if some > 1 else ''}of {n:,}"
 
 
 def flagged_words(rows: Rows) -> str:
@@ -199,12 +221,17 @@ def loadings(fitted: Fitted, shape: tuple[int, ...] | None) -> Section:
             for i, top in enumerate(tops)
         ],
     )
+    hint = "Bars are the loadings of the component, the largest first."
+    if L.shape[1] == 1:
+        hint = "The bar is the loading of the only variable."
+    elif L.shape[1] > BARS:
+        hint = f"Bars are the largest of {L.shape[1]:,} loadings of the component, up to {BARS}."
     menu = select("loadings-component", "Component", components(fitted), 0)
     body = figure(
         "loadings-plot",
         words,
         controls=f'<div class="controls">{menu}</div>',
-        hint=f"Bars are the largest of {counted(L.shape[1], 'loading')} of the component, up to {BARS}.",
+        hint=hint,
         data=behind,
     )
     if shape:

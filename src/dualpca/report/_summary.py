@@ -16,10 +16,14 @@ from ._sections import Section, flagged_words
 #: What notes that the command line keeps are called.
 CALLED = {
     "source": "Source",
-    "ids": "Columns that name rows",
+    "ids": "Rows are named by",
     "label": "Column of labels",
     "dropped": "Left out",
 }
+
+
+#: Why a solver ran that the user chose.
+ASKED = "as asked"
 
 
 def summary(fitted: Fitted, data: Data | None, rows: Rows | None, notes: Any) -> Section:
@@ -42,7 +46,7 @@ def summary(fitted: Fitted, data: Data | None, rows: Rows | None, notes: Any) ->
             facts.append((CALLED.get(name, str(name)), in_words(value)))
     items = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts)
     certificate = "".join(f"<li>{escape(line)}</li>" for line in certified(fitted))
-    body = f"<dl>{items}</dl><h3>Certificate</h3><ul>{certificate}</ul>"
+    body = f"<dl>{items}</dl><h3>Certificate</h3><ul>{certificate}</ul>{_reason(model)}"
     return Section("summary", "Summary", body)
 
 
@@ -86,12 +90,29 @@ def certified(fitted: Fitted) -> list[str]:
         )
     passes = counted(int(model.n_passes_), "pass", "passes")
     lines.append(f"The fit took {passes} over the data.")
-    solver = getattr(model, "solver_", None)
-    if solver is not None:
-        lines.append(f"Solver: {solver}.")
+    name, why = _solver(model)
+    if name != "none":
+        by = "by estimated cost" if why.startswith("estimated") else "automatically"
+        told = why if why in ("", ASKED) else f"chosen {by}"
+        lines.append(f"Solver: {name}{', ' if told else ''}{told}.")
     if fitted.robust:
         lines += _robustness(model)
     return lines
+
+
+def _solver(model: Any) -> tuple[str, str]:
+    """The solver that ran, "none" where none is known, and why this one."""
+    name, _, why = getattr(model, "solver_", "none").partition(": ")
+    return name, why
+
+
+def _reason(model: Any) -> str:
+    name, why = _solver(model)
+    if why in ("", ASKED):
+        return ""
+    return (
+        f"<details><summary>Why this solver</summary><p>{escape(f'{name}: {why}')}.</p></details>"
+    )
 
 
 def _robustness(model: Any) -> list[str]:

@@ -17,6 +17,7 @@
   const least = (values) => values.reduce((a, b) => Math.min(a, b), Infinity);
   const most = (values) => values.reduce((a, b) => Math.max(a, b), -Infinity);
   const percent = (share) => (100 * share).toFixed(1) + " %";
+  const counted = (n, one, many) => n + " " + (n === 1 ? one : many);
 
   function axis(title, more) {
     const line = colour("line");
@@ -65,6 +66,7 @@
   const chosen = (name, otherwise) => (byId(name) ? Number(byId(name).value) : otherwise);
   const ticked = (name) => Boolean(byId(name) && byId(name).checked);
   const rows = numbers.rows;
+  const fromOne = (position) => position + 1; // as people count
 
   function words(i) {
     const lines = [plain(rows.name[i])];
@@ -157,23 +159,23 @@
     const one = numbers.scores.length === 1;
     clickable(draw("scores-plot", () => {
       const a = chosen("scores-x", 0), b = chosen("scores-y", 1);
-      const x = numbers.scores[a], y = one ? rows.index : numbers.scores[b];
+      const x = numbers.scores[a], y = one ? rows.index.map(fromOne) : numbers.scores[b];
       const traces = rows.groups ? grouped(x, y) : twoKinds(x, y);
       const layout = { xaxis: axis("component " + (a + 1)),
         yaxis: axis(one ? "row" : "component " + (b + 1)) };
       if (ticked("arrows")) layout.annotations = arrows(a, b, x, y);
-      const told = a === 0 && b === 1 ? null : rows.index.length + " rows by component " + (a + 1)
-        + (one ? "" : " and component " + (b + 1)) + ".";
+      const told = a === 0 && b === 1 ? null : counted(rows.index.length, "row", "rows")
+        + " by component " + (a + 1) + (one ? "" : " and component " + (b + 1)) + ".";
       return [traces, layout, told];
     }));
   }
 
   if (numbers.map) {
     clickable(draw("map-plot", () => {
-      const { limits, cutoffs } = numbers.map, shapes = [];
+      const { limits, cutoffs } = numbers.map, shapes = [], log = ticked("log");
       const ink = colour("soft"), bad = colour("bad");
       const line = (value, across, style) => {
-        if (value === null) return;
+        if (value === null || (log && value <= 0)) return;
         const along = { x0: 0, x1: 1, xref: "paper", y0: value, y1: value };
         const up = { y0: 0, y1: 1, yref: "paper", x0: value, x1: value };
         shapes.push(Object.assign({ type: "line", line: style }, across ? along : up));
@@ -182,11 +184,15 @@
       line(cutoffs.orthogonal, true, { color: ink, dash: "dash", width: 1.5 });
       line(limits.score, false, { color: bad, width: 1.5 });
       line(limits.orthogonal, true, { color: bad, width: 1.5 });
-      const more = (values) => ticked("log") ? logarithmic(values)
-        : { type: "linear", rangemode: "tozero" };
-      return [twoKinds(rows.distances[0], rows.distances[1]),
-        { shapes: shapes, xaxis: axis("score distance", more(rows.distances[0])),
-          yaxis: axis("orthogonal distance", more(rows.distances[1])) }];
+      const more = (values) => log ? logarithmic(values) : { type: "linear", rangemode: "tozero" };
+      // A logarithmic axis has no 0: such rows stand below all others and below the limit.
+      const [x, y] = ["score", "orthogonal"].map((kind, k) => {
+        const all = rows.distances[k];
+        const edge = least(all.concat(limits[kind], cutoffs[kind]).filter((v) => v > 0));
+        return log ? all.map((v) => (v === 0 ? (edge < Infinity ? edge / 2 : 1) : v)) : all;
+      });
+      return [twoKinds(x, y), { shapes: shapes, xaxis: axis("score distance", more(x)),
+        yaxis: axis("orthogonal distance", more(y)) }];
     }));
   }
 
@@ -211,8 +217,8 @@
     draw("convergence-plot", () => {
       const { passes, residual, tol } = numbers.convergence;
       return [[{ type: "scatter", mode: "lines+markers", name: "residual", x: passes, y: residual,
-        line: { color: colour("good") },
-        hovertemplate: "%{x} passes: residual %{y:.3g}<extra></extra>" },
+        line: { color: colour("good") }, text: passes.map((n) => counted(n, "pass", "passes")),
+        hovertemplate: "%{text}: residual %{y:.3g}<extra></extra>" },
       { type: "scatter", mode: "lines", name: "tol", x: [0, passes[passes.length - 1]],
         y: [tol, tol], line: { color: colour("bad"), dash: "dash" }, hoverinfo: "skip" }],
       { xaxis: axis("passes over the data", { rangemode: "tozero" }),
@@ -245,7 +251,7 @@
   function facts(i) {
     const list = element("dl");
     const add = (name, value) => list.append(element("dt", name), element("dd", value));
-    add("Number", String(rows.index[i]));
+    if (rows.named) add("Row in the data", String(fromOne(rows.index[i])));
     if (rows.label) add("Label", rows.label[i]);
     if (rows.distances) {
       add("Score distance", number(rows.distances[0][i]));
@@ -277,11 +283,12 @@
     const body = told.map(([j, value, fit, share]) => [rows.variables[j], cell(value)].concat(
       back ? [cell(fit)] : [], shared ? [percent(share ?? 0)] : []));
     return table(shared ? "The variables that add most to its squared distance from the subspace"
-      : "The first variables", head, body);
+      : told.length === 1 ? "Its only variable" : "The first variables", head, body);
   }
 
   function open(i) {
-    const name = "Row " + rows.name[i], body = byId("row-body");
+    const own = rows.name[i], body = byId("row-body");
+    const name = /^row /i.test(own) ? "Row" + own.slice(3) : "Row " + own;
     byId("row-title").textContent = name;
     body.replaceChildren(facts(i));
     if (rows.pictures) body.append(pictures(i, name));
