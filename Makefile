@@ -5,7 +5,7 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test race race-quick race-work robust-race reproduce docs lint format clean
+.PHONY: help install demo test torture race race-quick race-work robust-race reproduce docs lint format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -26,6 +26,12 @@ test: export OPENBLAS_NUM_THREADS := 1
 test: export MKL_NUM_THREADS := 1
 test: install ## run the tests and doctests; ARGS="-k duality" is passed on to pytest
 	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+torture: export OMP_NUM_THREADS := 1
+torture: export OPENBLAS_NUM_THREADS := 1
+torture: export MKL_NUM_THREADS := 1
+torture: install ## difficult matrices x estimators x solvers, a large sample; 30 minutes at most, TORTURE_SEED=n repeats one
+	TORTURE=1 timeout --signal=INT 1800 $(BIN)/python -m pytest -n 2 -q -r f tests/torture $(ARGS)
 
 race: install ## the race against peers, about 40 minutes; needs nothing else running on the machine
 	$(BIN)/python -m pip install -q -c constraints.txt -e ".[race]"

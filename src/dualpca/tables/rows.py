@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import mmap
 import tempfile
-import threading
-import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from ..operators import Blocks
-from ..operators.sources import Source
+from ..operators.sources import ArraySource
 from .table import TableError, counted, listed
 
 #: Memory is asked for in steps of so many bytes.
@@ -68,7 +67,8 @@ class Rows:
         self._file.flush()
         shape = (self._count, self._data.shape[1])
         file, self._file = self._file, None  # the source holds it now
-        return operator(FileSource(file, shape, self._data.dtype), names)
+        with file:
+            return operator(MappedFile(file, shape, self._data.dtype), names)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -76,31 +76,34 @@ class Rows:
             self._file.close()
 
 
-class FileSource(Source):
-    """Rows in an open file, one behind the other, read block by block.
+class MappedFile(ArraySource):
+    """Rows in a temporary file, one behind the other, mapped; pages are let go as reading goes on.
 
-    Pages of a memory map would count as memory in use, all of them after one pass.
+    They would count as memory in use, all of them after one pass. What is let go while it is still
+    worked on is mapped again from the system's cache.
     """
 
     def __init__(self, file: Any, shape: tuple[int, int], dtype: Any) -> None:
-        super().__init__(shape, dtype)
-        self._file, self._lock = file, threading.Lock()
-        weakref.finalize(self, file.close)
+        self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)  # it holds the file
+        super().__init__(np.frombuffer(self._map, dtype=dtype).reshape(shape))
 
     def read(self, block_bytes: int) -> Iterator[np.ndarray]:
-        N, d = self.shape
-        step = self._rows(block_bytes)
-        for start in range(0, N, step):
-            block = np.empty((min(step, N - start), d), dtype=self.dtype)
-            with self._lock:  # passes may run side by side, and the file has one position
-                self._file.seek(start * self._row_bytes)
-                count = self._file.readinto(block.reshape(-1).view(np.uint8).data)
-            if count != block.nbytes:
-                raise OSError("a temporary file has become shorter; is the disk all right?")
+        done = 0
+        for block in super().read(block_bytes):
             yield block
+            self._let_go(done - 2 * block.nbytes, done)  # one is worked on, one is read ahead
+            done += block.nbytes
+        self._let_go(0, done)
 
     def take(self, rows: np.ndarray) -> np.ndarray:
-        return np.memmap(self._file, dtype=self.dtype, mode="r", shape=self.shape)[rows]
+        found = super().take(rows)
+        self._let_go(0, len(self._map))
+        return found
+
+    def _let_go(self, start: int, stop: int) -> None:
+        start -= start % mmap.PAGESIZE
+        if hasattr(mmap, "MADV_DONTNEED") and stop > max(start, 0):
+            self._map.madvise(mmap.MADV_DONTNEED, max(start, 0), stop - max(start, 0))
 
 
 def operator(data: Any, names: list[str] | None, dtype: Any = None) -> Blocks:
