@@ -451,6 +451,16 @@ def test_less_than_the_accuracy_asked_for_is_exit_code_6(folder, capsys):
     _, err = inside(capsys, "fit", "flat.npy", "-n", 3, "--tol", "1e-17", code=6)
     assert "warning" in err
     assert Path("flat.dualpca").exists()
+    inside(capsys, "outliers", "flat.npy", "-n", 3, "--tol", "1e-17", "--json", code=6)
+
+
+def test_no_row_is_flagged(folder, capsys):
+    X = np.random.default_rng(3).standard_normal((60, 2)) @ np.ones((2, 4)) * 2
+    write_csv("good.csv", X + 0.1 * np.random.default_rng(4).uniform(-1, 1, X.shape), list("abcd"))
+    out, _ = inside(capsys, "outliers", "good.csv", "-n", 1, "--quantile", "0.999999999")
+    assert out == "row,id,score_distance,orthogonal_distance,variables\n"
+    out, _ = inside(capsys, "outliers", "good.csv", "-n", 1, "--quantile", "0.999999999", "--json")
+    assert json.loads(out)["table"] == []
 
 
 # mistakes

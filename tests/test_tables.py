@@ -58,7 +58,7 @@ def test_numbers_names_ids_and_what_is_left_out(file):
     assert table.left_out == ["city"]
     assert any("left out text columns: city" in note for note in table.notes)
     assert any("'name'" in note for note in table.notes)
-    assert (table.n_missing, table.n_dropped, table.labels, table.image_shape) == (0, 0, None, None)
+    assert (table.n_missing, table.n_dropped, table.labels) == (0, 0, None)
 
 
 def test_labels_and_ids_are_never_features(file):

@@ -404,6 +404,15 @@ def test_any_bytes_are_read_or_refused(tmp_path, ending, content, magic):
     assert "\n" not in message
 
 
+def test_a_malformed_matrix_market_file_does_not_end_the_process(tmp_path):
+    rng, path = np.random.default_rng(0), tmp_path / "t.mtx"
+    for _ in range(400):
+        content = rng.integers(0, 256, rng.integers(1, 200)).astype(np.uint8).tobytes()
+        path.write_bytes(MAGIC["mtx"] * int(rng.integers(2)) + content)
+        with pytest.raises(TableError):
+            read(path)
+
+
 def test_bytes_that_change_in_a_parquet_file(tmp_path):
     rng, path = np.random.default_rng(0), tmp_path / "t.parquet"
     pq.write_table(named(matrix()), path)

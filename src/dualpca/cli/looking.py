@@ -97,7 +97,7 @@ def outliers(
                 "table": [dict(zip(names, row, strict=True)) for row in rows],
             }
         )
-        return OK
+        return SHORT if fitted.short else OK
     if writer is not None:
         with writer:
             writer.write(found.columns)

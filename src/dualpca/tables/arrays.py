@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import shutil
 import tempfile
 import zipfile
@@ -114,7 +115,9 @@ def matrix_market(file: BinaryIO) -> Origin:
     file.seek(0)
     packed = file.read(2) == b"\x1f\x8b"
     file.seek(0)
-    matrix = mmread(gzip.GzipFile(fileobj=file) if packed else file)
+    # From memory: scipy's reader ends the process on a malformed open file, by an abort in C++.
+    content = io.BytesIO(gzip.GzipFile(fileobj=file).read() if packed else file.read())
+    matrix = mmread(content)
     header = nameless(matrix.shape[1])
     if not sp.issparse(matrix):
         return Dense(np.asarray(matrix), header, mapped=False)

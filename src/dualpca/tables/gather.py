@@ -60,7 +60,7 @@ class Gathering:
                 if dropped
                 else "there are no rows; give at least one"
             )
-        table = Table(X, choice.names, n_missing=tally.cells, n_dropped=dropped)
+        table = Table(X, choice.names, n_missing=tally.cells)
         if dropped:
             table.dropped = tally.incomplete
         table.notes = [*origin.notes, *choice.notes]

@@ -78,16 +78,12 @@ class Table:
         A name and a label for each row.
     n_missing : int
         Missing cells that were found in the columns of X, in rows kept or dropped.
-    n_dropped : int
-        Rows dropped for their missing cells.
     dropped : array of int
-        Which rows of the file these are, from 0.
+        The rows of the file, from 0, that were dropped for their missing cells.
     notes : list of str
         What the user should be told: sentences.
     id_columns, label_column, left_out
         Which columns the ids and labels come from, and which were left out as no numbers.
-    image_shape : None
-        Rows of a table are no images, unless the user says so.
     """
 
     X: Any
@@ -95,13 +91,16 @@ class Table:
     ids: Strings | None = None
     labels: Strings | None = None
     n_missing: int = 0
-    n_dropped: int = 0
     notes: list[str] = field(default_factory=list)
     id_columns: list[str] = field(default_factory=list)
     label_column: str | None = None
     left_out: list[str] = field(default_factory=list)
-    image_shape: tuple[int, ...] | None = None
     dropped: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    @property
+    def n_dropped(self) -> int:
+        """How many rows were dropped."""
+        return len(self.dropped)
 
     def in_file(self, rows: np.ndarray) -> np.ndarray:
         """The rows of the file, from 1, that rows of X, from 0, were."""
