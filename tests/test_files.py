@@ -123,3 +123,23 @@ def test_an_error_names_the_file_that_was_asked_for(tmp_path, monkeypatch):
         pass
     assert caught.value.filename == str(path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_told_with_the_name_of_the_file(tmp_path, monkeypatch):
+    """The system does not say which file it was that had no room."""
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    path = tmp_path / "t.bin"
+    with pytest.raises(OSError, match=r"No space left on device: .*t\.bin"):
+        put(path, b"mine", overwrite=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_process_leaves_tells_whose_it_is(tmp_path):
+    with written(tmp_path / "t.bin", overwrite=False):
+        (name,) = os.listdir(tmp_path)
+    assert name.startswith(".dualpca-")
+    assert name.endswith(".tmp")

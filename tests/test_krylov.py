@@ -170,3 +170,20 @@ def test_shortfall_bound_by_hand():
     )
     assert shortfall_bound(np.array([4.0, 3.9]), np.array([0.1, 0.5]), 1) == pytest.approx(0.1)
     assert shortfall_bound(np.array([4.0]), np.array([0.1]), 1) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("tol", [1e-1, 1e-2, 1e-3])
+def test_the_residual_tells_what_a_block_without_room_leaves(dtype, tol):
+    """40 columns take two blocks of 16, and half of a third; the numerical rank is less."""
+    rng = np.random.default_rng(0)
+    U, V = (np.linalg.qr(rng.standard_normal((n, 40)))[0] for n in (50, 40))
+    A = ((U * 10.0 ** -(np.linspace(0, 12, 40) ** 0.6)) @ V.T).astype(dtype)
+    C = A.astype(float).T @ A.astype(float)
+    for seed in range(60):
+        found = Krylov()(as_operator(A), 3, tol=tol, seed=seed)
+        W = found.V.astype(float)
+        true = np.linalg.norm(C @ W - W * found.theta, axis=0)
+        assert (true <= 1.02 * found.residuals + 8 * np.finfo(dtype).eps * found.theta[0]).all()
+        Q, R = found.rest
+        assert Q.shape[1] == R.shape[0]

@@ -385,3 +385,36 @@ def test_warnings_still_point_at_the_caller():
     with pytest.warns(UserWarning, match="max_iter=2") as caught:
         PCA(5, solver="dca", max_iter=2).set_callbacks(Hooks()).fit(data())
     assert caught[0].filename == __file__
+
+
+def test_a_callback_that_fails_at_the_end_leaves_the_model_as_it_was():
+    class Failing(Hooks):
+        def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
+            if context.parent is None:
+                raise RuntimeError("at the end")
+
+    X, model = data(), PCA(2, random_state=0)
+    before = model.fit(3 * X[:200]).components_.copy()
+    with pytest.raises(RuntimeError, match="at the end"):
+        model.set_callbacks(Failing()).fit(X)
+    assert_array_equal(model.components_, before)
+
+
+@pytest.mark.parametrize("name", ["krylov", "chebyshev", "robust"])
+def test_data_that_turns_to_nan_during_a_fit_gives_no_model_of_nan(name):
+    class Spoil(Listener):
+        def step(self, step):
+            X[:] = np.nan
+
+    X, model = data(), clone(MODELS[name])
+    with (
+        listening(Spoil()),
+        pytest.raises((ValueError, FloatingPointError), match=r"NaN|too large"),
+    ):
+        model.fit(X)
+    assert not hasattr(model, "components_")
+
+
+def test_verbose_without_standard_error_is_silent(monkeypatch):
+    monkeypatch.setattr("sys.stderr", None)
+    PCA(2, solver="krylov", verbose=2, random_state=0).fit(data())

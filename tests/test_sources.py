@@ -2,6 +2,7 @@
 
 import decimal
 import hashlib
+import mmap
 import os
 import shutil
 import subprocess
@@ -21,8 +22,9 @@ import scipy.sparse as sp
 import zarr
 from benchmarks import out_of_core as out_of_core_benchmark
 
+from dualpca import PCA
 from dualpca.operators.blocks import Blocks
-from dualpca.operators.sources import BLOCK, ahead, as_source, out_of_core
+from dualpca.operators.sources import BLOCK, ArrowSource, ahead, as_source, out_of_core
 
 N, D = 203, 7
 
@@ -555,3 +557,97 @@ def test_nothing_is_imported_for_it():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_mapped_file_that_was_shortened_is_told_before_it_is_read(tmp_path):
+    """Reading behind the end would end the process."""
+    path = tmp_path / "X.bin"
+    A = np.arange(60000.0).reshape(6000, 10)
+
+    def put():
+        path.write_bytes(bytes(80) + A.tobytes())
+        return np.memmap(path, dtype=float, mode="r", offset=80, shape=A.shape)
+
+    for part in (slice(None), slice(3000, 5000), slice(None, None, -1)):
+        X = Blocks([put()[part]], block_bytes=2**15)
+        blocks = X.blocks()
+        np.testing.assert_array_equal(next(blocks)[1], A[part][: next(X.blocks())[1].shape[0]])
+        # A file that ends where the array ends is whole, one byte less is not.
+        needed = 80 + 80 * (5000 if part.start else 6000)
+        os.truncate(path, needed)
+        X @ np.ones((10, 1))
+        os.truncate(path, needed - 1)
+        told = pytest.raises(OSError, match=r"[\d,]+ bytes in a mapped file where there were")
+        with told:
+            X @ np.ones((10, 1))
+        with told:
+            X.take([0])
+        with told:
+            list(blocks)
+    anonymous = np.frombuffer(mmap.mmap(-1, 8000)).reshape(100, 10)
+    assert not np.any(Blocks([anonymous]) @ np.ones((10, 1)))
+
+
+class Batches:
+    """A data set that has other rows when it is read again."""
+
+    def __init__(self, *tables):
+        self.tables, self.schema, self.num_rows = list(tables), tables[0].schema, len(tables[0])
+
+    def to_batches(self):
+        return (self.tables.pop(0) if len(self.tables) > 1 else self.tables[0]).to_batches()
+
+
+def grown(first, then):
+    tables = [pa.table({"x": np.arange(float(n))}) for n in (first, then)]
+    return Blocks([ArrowSource(Batches(*tables))], block_bytes=80)
+
+
+@pytest.mark.parametrize("then", [0, 29, 31, 100])
+def test_a_table_of_other_rows_in_a_later_pass_is_told_and_never_read_for_ever(then):
+    X, ones = grown(30, then), np.ones((1, 1))
+    assert (X @ ones).shape == (30, 1)
+    with pytest.raises(OSError, match="the data changed while it was read: there are"):
+        X @ ones
+
+
+def test_rows_that_are_gone_are_not_made_up():
+    X = grown(30, 20)
+    assert X.take([2, 25])[:, 0].tolist() == [2.0, 25.0]
+    with pytest.raises(OSError, match="there are 20 rows where there were 30"):
+        X.take([2, 25])
+
+
+def test_a_data_set_that_is_resized_is_told(tmp_path):
+    with h5py.File(tmp_path / "X.h5", "w") as file:
+        A = np.arange(60.0).reshape(20, 3)
+        data = file.create_dataset("X", data=A, maxshape=(None, None), chunks=(5, 3))
+        X = Blocks([data], block_bytes=120)
+        for shape in ((18, 3), (20, 2)):
+            data.resize(shape)
+            for ask in (lambda: X.rmatmul(np.ones((20, 1))), lambda: X.take([1, 19])):
+                with pytest.raises(OSError, match="the data changed while it was read"):
+                    ask()
+            data.resize((20, 3))
+
+
+@pytest.mark.parametrize("solver", ["krylov", "chebyshev", "gram", "dca"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_nan_in_a_later_pass_is_told(solver, bad):
+    """Chebyshev iterations ended with components of NaN."""
+    A = np.random.default_rng(0).standard_normal((300, 30)) * 0.8 ** np.arange(30)
+    B = A.copy()
+    B[5, 3] = bad
+    for readings in (1,) if solver == "gram" else (1, 2):
+        left = [A] * readings
+        X = Blocks([lambda left=left: left.pop() if left else B], shapes=[A.shape], dtype=float)
+        model = PCA(3, solver=solver, random_state=0)
+        told = pytest.raises(ValueError, match="X contains NaN or infinity, which it did not when")
+        with told, np.errstate(invalid="ignore"):
+            model.fit(X)
+        assert not hasattr(model, "components_")
+
+
+def test_a_generator_of_blocks_is_refused():
+    with pytest.raises(TypeError, match="blocks is a generator, which can be read once; give"):
+        Blocks(np.ones((2, 2)) for _ in range(2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import uuid
@@ -10,17 +11,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+#: Errors of writing, which do not say of what.
+_FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
+
 
 @contextmanager
 def written(path: Any, *, overwrite: bool) -> Iterator[BinaryIO]:
     """A new file that takes the place of ``path`` once it is complete and on the disk.
 
-    Until then it has another name in the same folder; where anything fails it is removed, and
-    what was at ``path`` stays.
+    Until then it has another name in the same folder, ``.dualpca-*.tmp``; where anything fails it
+    is removed, and what was at ``path`` stays. Only a process that is killed leaves it behind.
     """
     check_free(path, overwrite)
     target = Path(os.path.realpath(path))  # what a link points to is replaced, not the link
-    made = target.with_name(f".{uuid.uuid4().hex}.tmp")
+    made = target.with_name(f".dualpca-{uuid.uuid4().hex}.tmp")
     try:
         with open(made, "x+b") as file:
             yield file
@@ -35,7 +39,9 @@ def written(path: Any, *, overwrite: bool) -> Iterator[BinaryIO]:
             os.replace(made, target)
     except BaseException as error:
         made.unlink(missing_ok=True)
-        if isinstance(error, OSError) and str(error.filename) == str(made):
+        if isinstance(error, OSError) and (
+            str(error.filename) == str(made) or (error.filename is None and error.errno in _FULL)
+        ):
             error.filename = str(path)  # what the user knows it by
         raise
 

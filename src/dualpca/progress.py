@@ -245,7 +245,7 @@ class Printer(Listener):
 @contextmanager
 def printing(name: str, verbose: int) -> Iterator[None]:
     """Lines about what runs inside, where ``verbose``: one, or one for each step from 2 on."""
-    if not verbose:
+    if not verbose or sys.stderr is None:
         yield
         return
     printer = Printer(name, every=verbose > 1)

@@ -12,8 +12,9 @@ from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_n_features, validate_data
 
-from ..linalg import total
+from ..linalg import largest, total
 from ..operators import Operator, Weighted, as_operator, centered, is_streamed
+from ..operators.base import View
 from ..operators.rows import RowBlocked
 from ..operators.shifted import Shifted
 from ..operators.views import Centered
@@ -48,15 +49,16 @@ def validated(
     if is_array_api_obj(X) and not is_numpy_array(X):
         return _foreign(estimator, X, reset=reset, rows=rows)
     try:
-        return validate_data(
-            estimator,
-            X,
-            reset=reset,
-            accept_sparse=["csr", "csc"] if sparse else False,
-            dtype=[np.float64, np.float32],
-            ensure_min_samples=rows,
-            copy=False,
-        )
+        with np.errstate(over="ignore", invalid="ignore"):  # the sum that tells of NaN may overflow
+            return validate_data(
+                estimator,
+                X,
+                reset=reset,
+                accept_sparse=["csr", "csc"] if sparse else False,
+                dtype=[np.float64, np.float32],
+                ensure_min_samples=rows,
+                copy=False,
+            )
     except ValueError as error:
         for sign, remedy in _REMEDIES.items():
             if sign in str(error):
@@ -105,7 +107,8 @@ def _streamed(estimator: Any, X: Any, *, reset: bool, rows: int) -> RowBlocked:
     if reset:
         operator.forget()
         exact = "float32" not in str(operator.dtype)  # as centring asks for them first
-        energy = operator.column_sums(exact=exact, keep=True)[1]
+        with np.errstate(over="ignore", invalid="ignore"):
+            energy = operator.column_sums(exact=exact, keep=True)[1]
         if not np.isfinite(energy):
             name = type(estimator).__name__
             operator._sum(lambda rows, block: (check_finite(name, block),))
@@ -188,12 +191,29 @@ def centered_rows(
 
 
 def check_energy(energy: float, X: Operator) -> None:
-    """Refuse data whose ``||X||_F^2`` is not finite."""
-    if not np.isfinite(energy):
-        raise ValueError(
-            f"X has entries so large that their squares overflow {X.dtype}; divide X by its "
-            "largest magnitude"
-        )
+    """Refuse data whose ``||X||_F^2``, the energy, is outside the range of its precision, or nearly.
+
+    Variances would overflow, or lose digits below the least normal number.
+    """
+    info = np.finfo("float32" if "float32" in str(X.dtype) else "float64")
+    if not energy <= float(info.max) / RANGE:
+        size = "large that their squares overflow"
+    elif energy >= float(info.smallest_normal) * RANGE or _is_zero(energy, X):
+        return
+    else:
+        size = "small that their squares underflow"
+    raise ValueError(f"X has entries so {size} {info.dtype}; divide X by its largest magnitude")
+
+
+#: A sum of squares keeps this far from the ends of the range of its precision.
+RANGE = 2.0**10
+
+
+def _is_zero(energy: float, X: Operator) -> bool:
+    """Whether X is 0: norms of rows tell also where their squares vanish."""
+    while isinstance(X, View):
+        X = X.X
+    return energy == 0 and largest(X.row_norms()) == 0
 
 
 def check_number(n_components: Any) -> None:

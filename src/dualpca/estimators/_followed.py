@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+from array_api_compat import is_numpy_array
+
+from .._memory import refusal
 from ..progress import Listener, Step, listening, printing
 from ._save import SaveMixin
 
@@ -46,6 +51,39 @@ class _Callbacks(Listener):
         self.context.call_on_fit_task_end(estimator=self.estimator, **made, **self.given)
 
 
+_NOT_FINITE = (
+    "numbers of this fit became infinite or NaN; X was changed while it was read, or its entries are "
+    "too large: fit again, on X divided by its largest magnitude"
+)
+
+
+@contextmanager
+def as_before(model: Any) -> Iterator[None]:
+    """A failure inside leaves the model as it was.
+
+    Half of a new fit beside half of an old one would answer, and wrongly.
+    """
+    before = dict(vars(model))
+    try:
+        yield
+    except BaseException as error:
+        vars(model).clear()
+        vars(model).update(before)
+        if isinstance(error, MemoryError) and (told := refusal(error)):
+            raise MemoryError(told) from error
+        if isinstance(error, np.linalg.LinAlgError):
+            raise np.linalg.LinAlgError(f"{error}: {_NOT_FINITE}") from error
+        raise
+
+
+def _check_finite(model: Any) -> None:
+    """A model of NaN would answer NaN for ever."""
+    for name in ("components_", "eigenvectors_", "explained_variance_", "eigenvalues_"):
+        found = vars(model).get(name)
+        if is_numpy_array(found) and not np.isfinite(np.sum(found)):
+            raise FloatingPointError(f"{type(model).__name__}.{name}: {_NOT_FINITE}")
+
+
 def followed(fit: Callable[..., Any]) -> Callable[..., Any]:
     """The method, with its progress told to who wants to know; a failure leaves the model as it was."""
 
@@ -60,17 +98,12 @@ def followed(fit: Callable[..., Any]) -> Callable[..., Any]:
                 given["metadata"] = {"sample_weight": bound["sample_weight"]}
             context = self._init_callback_context(max_subtasks=None)
             listeners.append(_Callbacks(self, context, given))
-        before = dict(vars(self))
-        try:
+        with as_before(self):
             with printing(type(self).__name__, self.verbose), listening(*listeners):
                 result = fit(self, X, *args, **kwargs)
-        except BaseException:
-            # Half of a new fit beside half of an old one would answer, and wrongly.
-            vars(self).clear()
-            vars(self).update(before)
-            raise
-        for listener in listeners:
-            listener.end(fitted=not isinstance(result, list))
+            _check_finite(self)
+            for listener in listeners:
+                listener.end(fitted=not isinstance(result, list))
         return result
 
     return with_callbacks(fit_and_tell)

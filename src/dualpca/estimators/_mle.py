@@ -17,6 +17,7 @@ def minka_dimension(spectrum: np.ndarray, n_samples: int) -> int:
         Variances in decreasing order.
     n_samples : int
     """
+    spectrum = spectrum / (spectrum[0] or 1.0)  # a unit adds the same to the evidence of every rank
     evidence = [_log_evidence(spectrum, rank, n_samples) for rank in range(1, len(spectrum))]
     return int(np.argmax(evidence)) + 1 if evidence else 1
 

@@ -60,13 +60,9 @@ def prepare(model: Any, X: Any, sample_weight: Any) -> Prepared:
             weights = weights[present]
             rows = Selected(whole, present)
     rng = np.random.default_rng(seed(model.random_state))
-    fixed = fixed_center(model.center, rows, weights)
     sample, origin = take_sample(rows, weights, rng)
     with np.errstate(over="ignore", under="ignore"):
         energy = sample.energy()
     check_energy(energy, sample)
-    if energy == 0 and np.any(sample.data if not sample.sparse else sample.data.data):
-        raise ValueError(
-            "X has entries so small that their squares underflow; divide X by its largest magnitude"
-        )
+    fixed = fixed_center(model.center, rows, weights)
     return Prepared(whole, rows, present, weights, fixed, sample, origin, rng)

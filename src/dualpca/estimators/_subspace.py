@@ -26,6 +26,9 @@ from ._plan import costs, plan, sweeping
 #: The solvers of PCA's DC problems; IRLS is for the robust ones.
 ITERATIVE = tuple(name for name in SOLVERS if name != "irls")
 
+#: A direct solver tells of a residual above ``tol`` and so many eps, which are as good as it gets.
+DIRECT_ROUNDING = 100
+
 #: The solvers that compute components from an operator, without a formulation.
 DIRECT = ("lapack", "gram", "krylov", "chebyshev")
 
@@ -86,11 +89,13 @@ def leading_subspace(
             scale = mixed_scale(X, tol, energy)
             solve_by = by_krylov if name == "krylov" else by_chebyshev
             found = solve_by(X, s, tol=tol, max_steps=max_iter, seed=seed, scale=scale)
-            warn_above(found.ritz.residual, tol, name, max_iter)
         elif name == "gram" or kernel:
             found = by_gram(X, s, tol=0.0 if kernel else tol, seed=seed)
         else:
             found = by_lapack(X, s)
+        iterative = name in ("krylov", "chebyshev")
+        rounding = 0.0 if iterative else DIRECT_ROUNDING * eps_of(found.ritz)
+        warn_above(found.ritz.residual, max(tol, rounding), name, max_iter if iterative else None)
         told = f"{name} ({found.note}): {why}" if found.note else f"{name}: {why}"
         shortfall = floored(found.shortfall, found.ritz)
         if not found.verified:
@@ -225,7 +230,11 @@ def floored(shortfall: float, ritz: Ritz) -> float:
     xp = namespace(ritz.theta)
     if not float(xp.sum(ritz.theta)) > 0:
         return 0.0
-    return max(float(shortfall), 4 * float(xp.finfo(ritz.theta.dtype).eps))
+    return max(float(shortfall), 4 * eps_of(ritz))
+
+
+def eps_of(ritz: Ritz) -> float:
+    return float(namespace(ritz.theta).finfo(ritz.theta.dtype).eps)
 
 
 def _pad(W: Array, s: int) -> Array:
@@ -267,13 +276,19 @@ def tested(problem: DCProblem, W: Array) -> tuple[Array, Operator]:
     return (problem.to_dual(W), problem.X.T) if problem.is_dual else (W, problem.X)
 
 
-def warn_above(residual: float, tol: float, name: str, max_iter: int) -> None:
-    """Say what was reached where that is less than was asked and nobody stopped it, at the caller."""
+def warn_above(residual: float, tol: float, name: str, max_iter: int | None) -> None:
+    """Say what was reached where that is less than was asked and nobody stopped it, at the caller.
+
+    ``max_iter`` is None for a solver that does not iterate, which rounding alone keeps from ``tol``.
+    """
     # The same basis, measured twice, differs by rounding.
     if residual > 1.01 * tol and not stopped():
+        if max_iter is None:
+            remedy = "which is what the rounding of X allows; give float64, centre X, or raise tol"
+        else:
+            remedy = f"in at most max_iter={max_iter} iterations; raise max_iter or tol"
         warnings.warn(
-            f"{name} reached a residual of {residual:.1e}, above tol={tol:.1e}, in at most "
-            f"max_iter={max_iter} iterations; raise max_iter or tol",
+            f"{name} reached a residual of {residual:.1e}, above tol={tol:.1e}, {remedy}",
             ConvergenceWarning,
             stacklevel=outside(),
         )

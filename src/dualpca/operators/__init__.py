@@ -8,13 +8,14 @@ import numpy as np
 import scipy.sparse as sp
 from array_api_compat import is_array_api_obj
 
+from ..linalg import to_numpy
 from ..linalg import total as total_of
 from .base import Operator
 from .blocks import Blocks
 from .derived import Selected
 from .kernel import Kernel, Representer
 from .rows import Matrix, RowBlocked
-from .shifted import Shifted
+from .shifted import Shifted, filled
 from .sources import BLOCK, out_of_core
 from .views import Centered, Weighted
 
@@ -87,8 +88,9 @@ def centered(X: Operator, weights: Any = None) -> Operator:
 
     Implicit (a rank-one correction) where that is accurate. Where the mean is large against the
     spread, the correction would cancel the leading digits of every product; a dense X is then
-    centred block by block before each product. Sparse data is never densified, so there the
-    correction stays implicit.
+    centred block by block before each product. Of sparse data the columns are that are nearly full,
+    as those are whose mean is large against their spread: the others stay sparse, their correction
+    implicit.
     """
     N = X.shape[0]
     if not isinstance(X, RowBlocked):
@@ -104,9 +106,52 @@ def centered(X: Operator, weights: Any = None) -> Operator:
         if offset < 0.1 * energy < np.inf:
             break  # else rounding of the sums might show: once more, exactly
     # The correction keeps eps * offset / spread of relative accuracy: 5e-7 here, 2e-13 in float64.
-    limit = 4.0 if narrow else 1e3
-    if offset > limit * max(energy - offset, 0.0) and not X.sparse:
-        return Shifted(X, mean[:, None])
-    column = X.asarray(mean)[:, None]
-    known = {"total": column * float(N), "energy": max(energy - offset, 0.0)}
-    return Centered(X, column, **known) if weights is None else Centered(X, column)
+    spread, limit = max(energy - offset, 0.0), 4.0 if narrow else 1e3
+    if offset > limit * spread:
+        return _far(X, mean, weights, mass, lost=spread <= LOST * offset)
+    return _implicit(X, total, energy, weights, mass)
+
+
+#: A spread below this share of ``N ||mean||^2`` may be the rounding of the mean.
+LOST = 1e-8
+
+#: Columns of sparse data with so many of their entries are centred explicitly: elsewhere the zeros
+#: alone leave a spread of a quarter of the mean's square.
+FULL = 0.8
+
+
+def _far(X: RowBlocked, mean: Any, weights: Any, mass: float, lost: bool) -> Operator:
+    """X less its means where these are large against the spread, which rounding may have ``lost``."""
+    wide = to_numpy(mean).astype(float)
+    if lost:  # equal entries are their own mean, which a sum would round
+        first = X.take(np.zeros(1, dtype=int))
+        first = to_numpy(first.toarray() if X.sparse else first)[0].astype(float)
+        wide = np.where(np.abs(first - wide) <= 1e-12 * np.abs(wide), first, wide)
+    if X.sparse:
+        c = np.where(_entries(X) >= FULL * X.shape[0], wide, 0.0)
+        near: RowBlocked = Shifted(X, c[:, None])
+        if isinstance(X, Matrix):  # in memory once for all passes
+            near = Matrix(filled(X.data, c), X._counter)
+        total, energy = near.column_sums(weights)
+        return _implicit(near, total, energy, weights, mass, before=X.asarray(c)[:, None])
+    column = wide[:, None]
+    if not lost:
+        return Shifted(X, column)
+    total = Shifted(X, column).column_sums(weights)[0]
+    return Shifted(X, column, to_numpy(total).astype(float)[:, None] / mass)
+
+
+def _entries(X: RowBlocked) -> np.ndarray:
+    """How many entries are stored in each column of sparse rows."""
+    d = X.shape[1]
+    return X._sum(lambda rows, block: (np.bincount(block.tocsr().indices, minlength=d),))[0]
+
+
+def _implicit(
+    X: RowBlocked, total: Any, energy: float, weights: Any, mass: float, before: Any = None
+) -> Centered:
+    mean = total / mass
+    with np.errstate(over="ignore", invalid="ignore"):
+        energy = max(energy - float(mass * (mean @ mean)), 0.0)
+    known = {"total": total[:, None], "energy": energy} if weights is None else {}
+    return Centered(X, X.asarray(mean)[:, None], before=before, **known)

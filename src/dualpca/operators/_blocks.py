@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache, reduce
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,20 @@ def stack(parts: list[Any], axis: int = 0) -> Any:
     return parts[0] if len(parts) == 1 else array_namespace(*parts).concat(parts, axis=axis)
 
 
+def check_sound(found: Any, block: Any) -> None:
+    """Refuse what was found of a block, where NaN is in it that X had not when it was first read."""
+    parts = found if isinstance(found, tuple) else (found,)
+    numbers = [part for part in parts if isinstance(part, np.ndarray)]
+    with np.errstate(over="ignore", invalid="ignore"):
+        if all(np.isfinite(np.sum(part)) for part in numbers):
+            return
+    if not np.isfinite(block.data if sp.issparse(block) else block).all():
+        raise ValueError(
+            "X contains NaN or infinity, which it did not when the fit began; let nothing write to "
+            "it, and fit again"
+        )
+
+
 def take(block: Any, chosen: np.ndarray, axis: int = 0) -> Any:
     """Some rows (or columns) of a block of any kind."""
     if sp.issparse(block) or is_numpy_array(block):
@@ -98,9 +113,24 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def one_blas_thread() -> AbstractContextManager[Any]:
-    """While threads of our own multiply, BLAS must not start more."""
-    return _controller().limit(limits=1, user_api="blas")
+_LIMITED = Lock()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """While threads of our own multiply, BLAS must not start more.
+
+    Of fits that overlap, the first limits BLAS and undoes that. Another one would find the limit, and
+    restore that for good where it ends last.
+    """
+    if not _LIMITED.acquire(blocking=False):
+        yield
+        return
+    try:
+        with _controller().limit(limits=1, user_api="blas"):
+            yield
+    finally:
+        _LIMITED.release()
 
 
 #: Below so many entries of a sparse matrix, starting threads costs more than they save.
@@ -164,7 +194,8 @@ def row_norms(block: Any) -> Array:
     # A subnormal number has no finite inverse.
     scale = xp.where(usable, xp.clip(largest, info.smallest_normal, None), xp.ones_like(largest))
     scaled = scale_rows(block, 1 / scale)
-    return xp.where(usable, scale * _plain_norms(scaled), size)
+    with np.errstate(over="ignore"):  # a norm may be infinite
+        return xp.where(usable, scale * _plain_norms(scaled), size)
 
 
 def moments(block: Any, weights: Array | None, exact: bool) -> tuple[Array, float]:
@@ -223,11 +254,12 @@ def _sparse_moments(block: Any, weights: Array | None) -> tuple[Array, float]:
         block = block.copy()
         block.sum_duplicates()
     data = np.asarray(block.data, dtype=np.float64)
-    if weights is None:
-        return np.asarray(block.sum(axis=0, dtype=np.float64)).ravel(), float(data @ data)
-    entry_weights = (
-        np.repeat(weights, np.diff(block.indptr))
-        if block.format == "csr"
-        else weights[block.indices]
-    )
-    return as_float64(block).T @ as_float64(weights), float((entry_weights * data) @ data)
+    with np.errstate(over="ignore", invalid="ignore"):  # whoever asked sees an infinite energy
+        if weights is None:
+            return np.asarray(block.sum(axis=0, dtype=np.float64)).ravel(), float(data @ data)
+        entry_weights = (
+            np.repeat(weights, np.diff(block.indptr))
+            if block.format == "csr"
+            else weights[block.indices]
+        )
+        return as_float64(block).T @ as_float64(weights), float((entry_weights * data) @ data)

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from ._blocks import block_rows
 from .rows import RowBlocked
-from .sources import BLOCK, FunctionSource, Source, ahead, float_type, source_of
+from .sources import BLOCK, FunctionSource, Source, ahead, changed, float_type, source_of
 
 #: Bytes a second that files are taken to be read at (docs/scaling.md has what was measured).
 READING = 1e9
@@ -21,7 +21,9 @@ class Blocks(RowBlocked):
     """A sequence of row blocks, each read once per pass; nothing is copied or written.
 
     What lies in a file, or is computed by a function, is read in a thread while the products with
-    the block before are computed.
+    the block before are computed. It must not change meanwhile: other shapes and NaN are errors,
+    other numbers go unnoticed, and a mapped file that is shortened while a block of it is multiplied
+    ends the process.
 
     Parameters
     ----------
@@ -58,6 +60,11 @@ class Blocks(RowBlocked):
         dtype: Any = None,
         block_bytes: int = BLOCK,
     ) -> None:
+        if not hasattr(blocks, "__len__"):
+            raise TypeError(
+                f"blocks is a {type(blocks).__name__}, which can be read once; give a sequence, of "
+                "functions say that make the blocks"
+            )
         if len(blocks) == 0:
             raise ValueError("blocks is empty; give at least one row block")
         if not block_bytes > 0:
@@ -103,12 +110,24 @@ class Blocks(RowBlocked):
         return sum(math.prod(f.shape) * f.dtype.itemsize for f in files) / READING
 
     def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
-        read = (part for source in self._sources for part in source.read(self._block_bytes))
-        start = 0
+        read, start = self._unchanged(), 0
         for block in ahead(read) if any(source.slow for source in self._sources) else read:
             for part in self._parts(block, factor):
                 yield slice(start, start + part.shape[0]), part
                 start += part.shape[0]
+
+    def _unchanged(self) -> Iterator[Any]:
+        """The blocks of all sources, which have the rows and columns that they had at first."""
+        for source in self._sources:
+            rows, (expected, columns) = 0, source.shape
+            for block in source.read(self._block_bytes):
+                rows += block.shape[0]
+                if rows > expected or block.shape[1] != columns:
+                    raise changed(f"{rows} rows or more of {block.shape[1]} numbers", source.shape)
+                yield block
+                del block  # or it would be held while the next one is read
+            if rows != expected:
+                raise changed(f"{rows} rows", expected)
 
     def _parts(self, block: Any, factor: int) -> Iterator[Any]:
         """A block in parts of cache size, about equal, in the operator's dtype."""
@@ -133,7 +152,7 @@ class Blocks(RowBlocked):
             )
         cuts = np.searchsorted(rows, self._offsets)
         found = [
-            source.take(rows[start:stop] - offset).astype(self.dtype, copy=False)
+            self._taken(source, rows[start:stop] - offset)
             for source, offset, start, stop in zip(
                 self._sources, self._offsets[:-1], cuts[:-1], cuts[1:], strict=True
             )
@@ -142,6 +161,12 @@ class Blocks(RowBlocked):
         if len(found) == 1:
             return found[0]
         return sp.vstack(found, format="csr") if sp.issparse(found[0]) else np.concatenate(found)
+
+    def _taken(self, source: Source, rows: np.ndarray) -> Any:
+        found = source.take(rows)
+        if found.shape != (len(rows), source.shape[1]):
+            raise changed(f"{found.shape[0]} of {len(rows)} rows", source.shape)
+        return found.astype(self.dtype, copy=False)
 
 
 def _sources(

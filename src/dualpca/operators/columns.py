@@ -34,7 +34,7 @@ def take_columns(X: Operator, features: np.ndarray) -> Operator:
         return Weighted(take_columns(X.X, features), X.b)
     if isinstance(X, Centered):
         total = None if X._total is None else take(X._total, features)
-        return Centered(take_columns(X.X, features), take(X.center, features), total)
+        return Centered(take_columns(X.X, features), take(X._c, features), total)
     assert isinstance(X, RowBlocked)
     return Columns(X, features)
 
@@ -48,7 +48,7 @@ def column_squares(X: Operator, weights: Array | None = None) -> np.ndarray:
         ones = X.asarray(np.ones(X.shape[0])) if weights is None else weights
         known = X._total is not None and weights is None
         total = to_numpy(X._total if known else X.X.rmatmul(ones[:, None]))[:, 0]
-        c, mass = to_numpy(X.center)[:, 0], float(to_numpy(ones).sum(dtype=float))
+        c, mass = to_numpy(X._c)[:, 0].astype(float), float(to_numpy(ones).sum(dtype=float))
         squares = column_squares(X.X, weights) - 2 * c * total + mass * c**2
         return np.maximum(squares, 0.0)
     assert isinstance(X, RowBlocked)

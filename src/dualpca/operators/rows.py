@@ -12,7 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array
 
-from ..linalg import Array
+from .._memory import ensure
+from ..linalg import Array, on_gpu
 from ..progress import reading
 from ._blocks import (
     GRAM_FACTOR,
@@ -23,6 +24,7 @@ from ._blocks import (
     as_float64,
     block_rows,
     cast,
+    check_sound,
     compressed,
     dense,
     energy,
@@ -53,6 +55,8 @@ class RowBlocked(Operator):
         self._norms: Array | None = None
         #: column_sums() where they are kept, and whether they are exact
         self._moments: tuple[Array, float, bool] | None = None
+        #: whether a pass has found all entries finite
+        self._finite = False
 
     @abstractmethod
     def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
@@ -73,7 +77,14 @@ class RowBlocked(Operator):
 
     def _each(self, f: BlockMap, factor: int = 1) -> Iterable[Any]:
         """``f(rows, block)`` for each block, in order."""
-        return (f(rows, block) for rows, block in self._read(factor))
+
+        def sound(rows: slice, block: Any) -> Any:
+            found = f(rows, block)
+            if self._finite:
+                check_sound(found, block)
+            return found
+
+        return (sound(rows, block) for rows, block in self._read(factor))
 
     def _sum(self, f: BlockMap, factor: int = 1) -> tuple[Any, ...]:
         """The sums of what the tuples ``f(rows, block)`` hold, over the blocks."""
@@ -114,9 +125,10 @@ class RowBlocked(Operator):
         return self._stack(lambda rows, block: f(block @ W, rows))
 
     def row_norms(self) -> Array:
-        if self._norms is None:
-            self._norms = self._stack(lambda rows, block: row_norms(block))
-        return self._norms
+        norms = self._norms  # another thread may forget them
+        if norms is None:
+            norms = self._norms = self._stack(lambda rows, block: row_norms(block))
+        return norms
 
     def column_sums(
         self, weights: Array | None = None, *, exact: bool = True, keep: bool = False
@@ -127,13 +139,15 @@ class RowBlocked(Operator):
         precision, which leaves an error of about 10 eps. ``keep`` spares those who ask again a pass.
         """
 
-        if weights is None and self._moments is not None and self._moments[2] >= exact:
-            return self._moments[:2]
+        known = self._moments
+        if weights is None and known is not None and known[2] >= exact:
+            return known[:2]
 
         def part(rows: slice, block: Any) -> tuple[Array, float]:
             return moments(block, None if weights is None else weights[rows], exact)
 
         total, energy = self._sum(part)
+        self._finite = self._finite or (weights is None and bool(np.isfinite(energy)))
         if keep:
             self._moments = total, energy, exact
         return total, energy
@@ -141,19 +155,23 @@ class RowBlocked(Operator):
     def forget(self) -> None:
         """Drop what was kept of earlier passes: the data may have changed since."""
         self._norms = self._moments = None
+        self._finite = False
 
     def energy(self) -> float:
-        if self._moments is not None:
-            return self._moments[1]
+        known = self._moments
+        if known is not None:
+            return known[1]
         return self._sum(lambda rows, block: (energy(block),))[0]
 
     def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
         """``X^T X`` or ``X^T Diag(weights) X``, summed over the blocks in float64.
 
         Squaring costs half the digits, so that the products are in float64 as well; ``single`` has
-        them in float32, twice as fast and off by about eps of the trace.
+        them in float32, twice as fast and off by about eps of the trace. Those of sparse rows, added
+        one by one, would be off by much more, and are always in float64.
         """
-        kind = "float32" if single else "float64"
+        self._ensure_square(self.shape[1])
+        kind = "float32" if single and not self.sparse else "float64"
 
         def part(rows: slice, block: Any) -> tuple[Array]:
             block = cast(block, kind)
@@ -163,7 +181,8 @@ class RowBlocked(Operator):
         return self._sum(part, GRAM_FACTOR)[0]
 
     def kernel(self, *, single: bool = False) -> Array:
-        kind = "float32" if single else "float64"
+        self._ensure_square(self.shape[0])
+        kind = "float32" if single and not self.sparse else "float64"
 
         def strip(block: Any) -> Array:
             products = (
@@ -175,7 +194,25 @@ class RowBlocked(Operator):
 
     def todense(self) -> Array:
         """X as one dense array."""
+        (N, d), itemsize = self.shape, np.dtype(str(self.dtype).rsplit(".", 1)[-1]).itemsize
+        self._ensure(
+            N * d * itemsize,
+            f"the entries of X, {N:,} x {d:,}, in one dense array",
+            "give fewer rows or columns, or take a solver that reads X by blocks, such as 'krylov'",
+        )
         return stack([dense(block) for _, block in self._read()])
+
+    def _ensure_square(self, n: int) -> None:
+        """Refuse a Gram matrix and its eigenvectors, in float64, where memory has no room for them."""
+        self._ensure(
+            16 * n * n,
+            f"a Gram matrix of {n:,} x {n:,} and its eigenvectors",
+            "take a solver that needs none, such as 'krylov', or fewer columns or rows",
+        )
+
+    def _ensure(self, nbytes: int, what: str, remedy: str) -> None:
+        if not on_gpu(self.asarray(np.zeros((1, 1)))):  # its own errors have the number of bytes
+            ensure(nbytes, what, remedy)
 
     def asarray(self, values: Any) -> Array:
         return np.asarray(values, dtype=self.dtype)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import scipy.sparse as sp
+
 from ..linalg import Array, max_abs, to_numpy
 from .base import Operator
 from .derived import Derived, Turn
@@ -11,30 +14,45 @@ from .rows import Matrix, RowBlocked
 
 
 class Shifted(Derived):
-    """``X - 1 c^T`` with c subtracted from each block before the products: keeps every digit."""
+    """``X - 1 c^T`` with c subtracted from each block before the products: keeps every digit.
 
-    def __init__(self, X: RowBlocked, center: Array) -> None:
+    Sparse blocks stay sparse where c is zero; in the other columns all entries are stored. ``rest`` is
+    a part of c that its float64 has no digits for.
+    """
+
+    def __init__(self, X: RowBlocked, center: Array, rest: Any = 0.0) -> None:
         super().__init__(X, X.shape)
         # A float64 c is subtracted from float32 rows in two parts: its rounding, the same in every
         # row, would be as large as the spread where the mean is 1e7 times that.
-        self.center = X.asarray(center)
-        wide = to_numpy(center).astype(float)
-        self._rest = X.asarray(wide - to_numpy(self.center))
+        self._wide = to_numpy(center).astype(float)[:, 0]
+        self.center = X.asarray(self._wide[:, None] + rest)
+        self._c = X.asarray(self._wide[:, None])
+        self._rest = X.asarray(self._wide[:, None] - to_numpy(self._c) + rest)
         self._exact = max_abs(self._rest) == 0
 
-    @property
-    def sparse(self) -> bool:
-        return False
-
     def single(self, scale: float) -> Operator | None:
-        # In float64, where a copy is of use, the centre is exact.
+        # In float64, where a copy is of use, the centre is exact, or its rest below the rounding.
         return self._base.single(scale, self.center) if isinstance(self._base, Matrix) else None
 
     def _turn(self) -> Turn:
-        center, rest = self.center.T, None if self._exact else self._rest.T
+        if self.sparse:
+            c = self._wide
+            return lambda rows, block: [(rows, filled(block, c))]
+        center, rest = self._c.T, None if self._exact else self._rest.T
 
         def turn(rows: slice, block: Any) -> list[tuple[slice, Any]]:
             shifted = block - center
             return [(rows, shifted if rest is None else shifted - rest)]
 
         return turn
+
+
+def filled(block: Any, c: np.ndarray) -> Any:
+    """``X - 1 c^T`` as CSR, for CSR or CSC: every entry is stored in the columns where c is not 0."""
+    n, d = block.shape
+    full = np.flatnonzero(c)
+    values = (block[:, full].toarray() - c[full]).astype(block.dtype).ravel()
+    layout = np.tile(full, n), np.arange(n + 1) * len(full)
+    kept = sp.diags_array((c == 0).astype(block.dtype), format="csr")
+    kept.eliminate_zeros()
+    return block.tocsr() @ kept + sp.csr_array((values, *layout), shape=(n, d))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import mmap
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ._blocks import compressed
+from .maps import extent, map_of, touch
 
 #: Bytes of a block where nothing else is said.
 BLOCK = 32 * 2**20
@@ -71,38 +71,47 @@ class Source(ABC):
         return max(1, block_bytes // self._row_bytes)
 
 
+def changed(found: Any, expected: Any) -> OSError:
+    """What to say of data that is not what it was when it was opened."""
+    return OSError(
+        f"the data changed while it was read: there are {found} where there were {expected}; let "
+        "nothing write to it, open it anew and fit again"
+    )
+
+
 class ArraySource(Source):
-    """A numpy array or scipy.sparse matrix, one block; or a memory map. All blocks are views."""
+    """A numpy array or scipy.sparse matrix, one block; or a memory map. All blocks are views.
+
+    A file that was shortened under a map would end the process (SIGBUS), so that its size is looked
+    at before each block. What shortens it while a block is multiplied still ends the process.
+    """
 
     def __init__(self, data: Any) -> None:
         super().__init__(data.shape, data.dtype)
-        self.sparse, self.slow = sp.issparse(data), _mapped(data)
+        self.sparse = sp.issparse(data)
+        self._file: Any
+        self._file, self._needed = (None, 0) if self.sparse else extent(data)
+        self.slow = self._file is not None
         self._data = compressed(data) if self.sparse else np.asarray(data)
+        self._check_size()
+
+    def _check_size(self) -> None:
+        if self._needed and self._file.size() < self._needed:
+            raise changed(f"{self._file.size():,} bytes in a mapped file", f"{self._needed:,}")
 
     def read(self, block_bytes: int) -> Iterator[Any]:
         step = self._rows(block_bytes)
         for start in range(0, self.shape[0], step) if self.slow else ():
             block = self._data[start : start + step]
-            _touch(block)
+            self._check_size()
+            touch(block)
             yield block
         if not self.slow:
             yield self._data
 
     def take(self, rows: np.ndarray) -> Any:
+        self._check_size()
         return self._data[rows].tocsr() if self.sparse else self._data[rows]
-
-
-def _mapped(data: Any) -> bool:
-    """Whether the memory of an array is a mapped file."""
-    while isinstance(data, (np.ndarray, memoryview)):
-        data = data.base if isinstance(data, np.ndarray) else data.obj
-    return isinstance(data, mmap.mmap)
-
-
-def _touch(block: np.ndarray) -> None:
-    """Has the pages of a mapped block in memory: one number of each is copied."""
-    steps = (max(1, mmap.PAGESIZE // max(1, abs(stride))) for stride in block.strides)
-    block[tuple(slice(None, None, step) for step in steps)].copy()
 
 
 class ChunkedSource(Source):
@@ -137,8 +146,18 @@ class ChunkedSource(Source):
         cuts = np.flatnonzero(np.diff(rows // self._height)) + 1
         for start, stop in itertools.pairwise([0, *cuts.tolist(), len(rows)]):
             wanted = rows[start:stop]
-            out[start:stop] = self._data[int(wanted[0]) : int(wanted[-1]) + 1][wanted - wanted[0]]
+            block = self._data[int(wanted[0]) : int(wanted[-1]) + 1]
+            if block.shape != (wanted[-1] - wanted[0] + 1, self.shape[1]):
+                raise changed(f"{tuple(self._data.shape)} numbers", self.shape)
+            out[start:stop] = block[wanted - wanted[0]]
         return out
+
+
+def _count(data: Any) -> int:
+    """The rows of an IPC file or a data set; older releases of pyarrow do not count those of a file."""
+    if hasattr(data, "count_rows"):
+        return data.count_rows()
+    return sum(data.get_batch(i).num_rows for i in range(data.num_record_batches))
 
 
 class ArrowSource(Source):
@@ -155,7 +174,7 @@ class ArrowSource(Source):
         if hasattr(data, "read_row_group"):
             rows = data.metadata.num_rows
         else:
-            rows = data.num_rows if hasattr(data, "num_rows") else data.count_rows()
+            rows = data.num_rows if hasattr(data, "num_rows") else _count(data)
         super().__init__((rows, len(kinds)), dtype)
         self._data = data
 
@@ -182,6 +201,8 @@ class ArrowSource(Source):
         for batch in self._batches(step):
             start = 0
             while start < batch.num_rows:
+                if len(block) == 0:
+                    raise changed(f"more than {self.shape[0]} rows", self.shape[0])
                 part = batch.slice(start, len(block) - filled)
                 _fill(block[filled : filled + part.num_rows], part)
                 start, filled = start + part.num_rows, filled + part.num_rows
@@ -203,6 +224,8 @@ class ArrowSource(Source):
             start, done = stop, end
             if done == len(rows):
                 break
+        if done < len(rows):
+            raise changed(f"{start} rows", self.shape[0])
         return out
 
 
@@ -282,7 +305,7 @@ def _is(data: Any, names: set[tuple[str, str]]) -> bool:
 
 def out_of_core(data: Any) -> bool:
     """Whether data lies in a file, or in columns, and must not be loaded whole."""
-    return _mapped(data) or _is(data, _CHUNKED | _ARROW)
+    return map_of(data)[0] is not None or _is(data, _CHUNKED | _ARROW)
 
 
 def as_source(data: Any) -> Source | None:

@@ -8,8 +8,9 @@ import numpy as np
 
 from ..linalg import Array, cross, gram, namespace
 from ..linalg import total as sum_of
+from ._blocks import as_float64
 from .base import Operator, RowMap, View, split
-from .rows import Matrix
+from .rows import Matrix, RowBlocked
 
 
 class Centered(View):
@@ -24,6 +25,8 @@ class Centered(View):
         ``X^T 1`` where it is known (N c for the mean); else :meth:`gram` takes a pass to find it.
     energy : float, optional
         ``||X - 1 c^T||_F^2`` where it is known.
+    before : thin factor with one column, optional
+        What the rows of X have lost already; ``center`` is the sum of both.
     """
 
     def __init__(
@@ -32,69 +35,84 @@ class Centered(View):
         center: Array,
         total: Array | None = None,
         energy: float | None = None,
+        before: Array | None = None,
     ) -> None:
         super().__init__(X)
-        self.center = center
+        self.center = center if before is None else center + before
+        self._c = center
         self._total = total
         self._energy = energy
 
     @property
     def offset(self) -> float:
-        return self.shape[0] * float(gram(self.center)[0, 0])
+        return self.shape[0] * float(gram(self._c)[0, 0])
 
     def energy(self) -> float:
         return super().energy() if self._energy is None else self._energy
 
     def matmul(self, W: Array) -> Array:
-        return self.X.matmul(W) - cross(self.center, W)
+        return self.X.matmul(W) - cross(self._c, W)
 
     def rmatmul(self, H: Array) -> Array:
         total = self.here(namespace(H).sum(H, axis=0, keepdims=True))
-        return self.X.rmatmul(H) - self.center @ total
+        return self.X.rmatmul(H) - self._c @ total
 
     def sweep(self, W: Array, row_map: RowMap | None = None) -> Any:
-        shift = cross(self.center, W)
+        shift = cross(self._c, W)
 
         def centred(Y: Array, rows: slice) -> tuple[Any, ...]:
             H, sums = split(row_map(Y - shift, rows)) if row_map else (Y - shift, ())
             return (H, *sums, namespace(H).sum(H, axis=0, keepdims=True))
 
         Z, *sums, total = self.X.sweep(W, centred)
-        Z = Z - self.center @ total
+        Z = Z - self._c @ total
         return (Z, *sums) if sums else Z
 
     def rowwise(self, W: Array, f: RowMap) -> Array:
-        shift = cross(self.center, W)
+        shift = cross(self._c, W)
         return self.X.rowwise(W, lambda Y, rows: f(Y - shift, rows))
 
     def todense(self) -> Array:
-        return self.X.todense() - self.center.T
+        return self.X.todense() - self._c.T
 
     def single(self, scale: float) -> Operator | None:
         # Centred before it is rounded.
-        return self.X.single(scale, self.center) if isinstance(self.X, Matrix) else None
+        return self.X.single(scale, self._c) if isinstance(self.X, Matrix) else None
 
     def row_norms(self) -> Array:
         if self.spread:
-            projection = self.X.rowwise(self.center, lambda Y, rows: Y[:, 0])
+            projection = self.X.rowwise(self._c, lambda Y, rows: Y[:, 0])
         else:
-            projection = self.X.matmul(self.center)[:, 0]
+            projection = self.X.matmul(self._c)[:, 0]
         norms = self.X.row_norms()
         xp = namespace(norms)
         wide = xp.astype(norms, xp.float64, copy=False)  # squares of float32 might overflow
-        square = wide**2 - 2 * projection + gram(self.center)[0, 0]
+        square = wide**2 - 2 * projection + gram(self._c)[0, 0]
         return self.held(xp.astype(xp.sqrt(xp.clip(square, 0.0, None)), norms.dtype, copy=False))[0]
 
     def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
-        c, s, mass = self.center, self._total, float(self.shape[0])
-        if s is None or weights is not None:
+        S = self.X.gram(weights, single=single)
+        if self._total is None or weights is not None:
             w = self.asarray(np.ones(self.shape[0])) if weights is None else weights
-            s, mass = self.X.rmatmul(w[:, None]), sum_of(w)
-        return self.X.gram(weights, single=single) - c @ s.T - s @ c.T + mass * (c @ c.T)
+            total, mass = self.X.rmatmul(w[:, None]), sum_of(w)
+        else:
+            total, mass = self._total, float(self.shape[0])
+        c, s = as_float64(self._c), as_float64(total)  # as the products of X are
+        return S - c @ s.T - s @ c.T + mass * (c @ c.T)
 
     def kernel(self, *, single: bool = False) -> Array:
-        projection = self.here(self.X.matmul(self.center))
-        return self.X.kernel(single=single) - projection - projection.T + gram(self.center)
+        K = self.X.kernel(single=single)
+        if self._total is not None:  # c is the mean
+            xp = namespace(K)
+            K = K - xp.mean(K, axis=0, keepdims=True)
+            return K - xp.mean(K, axis=1, keepdims=True)
+        if isinstance(self.X, RowBlocked):
+            c = as_float64(self._c)
+            projection = self.X._stack(lambda rows, block: as_float64(block) @ c, 1)
+        else:
+            c, projection = self._c, self.X.matmul(self._c)
+        projection = self.here(projection)
+        return K - projection - projection.T + gram(c)
 
 
 class Weighted(View):

@@ -58,7 +58,7 @@ def by_gram(X: Operator, s: int, *, tol: float = 0.0, seed: int = 0) -> Found:
         kept = theta[min(s, len(theta)) - 1] > 1e3 * rounding and not X.T.implicit
         if kept and ritz.residual <= tol:
             ritz = right_from_left(X, ritz) if wide else ritz.signed()
-            if ritz.residual <= tol:
+            if ritz.residual <= tol and (not wide or ritz.orthonormal):
                 note = "float32" if single else "float64"
                 shortfall = max(relative_shortfall(theta, residuals, s), unseen(note))
                 return Found(ritz, shortfall, note=note)
@@ -124,7 +124,8 @@ def right_from_left(
     ``V = X^T U Theta^{-1/2}`` is orthonormal, and where ``X X^T U = U Theta + Q R`` with Q orthogonal
     to U, ``V^T X^T X V = Theta + S^T S`` with ``S = R Theta^{-1/2}``, whose eigenvectors turn V into
     Ritz vectors. Their residuals are within ``X^T Q S``, measured where Q is given, else bounded by
-    ``sigma_1 / sigma`` times those of U.
+    ``sigma_1 / sigma`` times those of U. Rounding leaves V less than orthonormal by as much, which the
+    caller looks at.
     """
     xp = namespace(ritz.theta)
     sigma = xp.sqrt(ritz.theta)

@@ -6,6 +6,7 @@ same objective is minimised over the span of all iterates so far.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,6 +61,9 @@ class KrylovResult:
         known = relative_shortfall(self.all_theta, self.all_residuals, self.V.shape[1])
         return max(self.caution * known, unseen(self.V.dtype)) if self.theta.sum() > 0 else 0.0
 
+
+#: Directions of a block up to so many eps of its size are rounding, and random ones take their place.
+NULL = 8.0
 
 #: Rounding leaves the recurrence true to this many eps of its largest Ritz value a vector.
 ROUNDING = 4.0
@@ -149,7 +153,9 @@ class _Run:
         self.m = 0  # columns of V whose image is known
         self.recent = 0  # C maps V[:, recent:] to what was not yet coupled to V[:, :recent]
         self.steps = 0
+        self.lost = 0.0  # what images were cut by, in the Frobenius norm
         self.next = self._orthonormal(start, norm(start))[0]
+        self.lost = 0.0  # a start may be cut
 
     def _block(self, start: Array | None) -> int:
         probe = self.A.asarray(np.zeros((1, 1))) if start is None else start
@@ -206,7 +212,7 @@ class _Run:
         return xp.astype(Q, self.V.dtype, copy=False), R
 
     def _orthonormal(self, Z: Array, scale: float) -> tuple[Array, Array]:
-        """QR of a block that is orthogonal to V; columns lost to rounding become random ones."""
+        """``Q, B`` of a block ``Q B`` that is orthogonal to V; directions of rounding become random."""
         room = self.n - self.m
         if room >= Z.shape[1]:
             quick = self._cholesky_qr(Z, scale)
@@ -216,26 +222,16 @@ class _Run:
                 quick = None if again is None else (again[0], quick[1])
             if quick is not None:
                 return quick
-        Q, R = self.xp.linalg.qr(Z, mode="reduced")
-        B = R
-        if room < Z.shape[1]:  # the complement of V has fewer dimensions than the block
-            Z = self.xp.linalg.svd(Z, full_matrices=False)[0][:, :room]
-            Z = self._project(Z)[0]
-            Q, R = self.xp.linalg.qr(Z, mode="reduced")
-            scale = 1.0
-        for _ in range(3):
-            diagonal = np.abs(to_numpy(self.xp.linalg.diagonal(R)))
-            null = diagonal <= 100 * self.eps * scale
-            if not null.any():
-                if self.m and room and diagonal.min() < 1e-2 * diagonal.max():
-                    # R^{-1} magnified what rounding left of V in the block.
-                    Q = self.xp.linalg.qr(self._project(Q)[0], mode="reduced")[0]
-                break
-            random = self.rng.standard_normal(Q.shape) / np.sqrt(self.n)
-            Z = self._project(
-                self.xp.where(self._array(null[None, :]) > 0, self._array(random), Q)
-            )[0]
-            (Q, R), scale = self.xp.linalg.qr(Z, mode="reduced"), 1.0
+        U, sigma, _ = self.xp.linalg.svd(Z, full_matrices=False)
+        Q = U[:, :room]  # the complement of V may have fewer dimensions than the block
+        null = to_numpy(sigma)[None, : Q.shape[1]] <= NULL * self.eps * scale
+        random = self.rng.standard_normal(Q.shape) / np.sqrt(self.n)
+        Q = self.xp.where(self._array(null) > 0, self._array(random), Q)
+        for _ in range(2 if Q.shape[1] else 0):
+            # Small singular values magnified what rounding left of V in the block.
+            Q = self.xp.linalg.qr(self._project(Q)[0], mode="reduced")[0]
+        B = Q.T @ Z
+        self.lost = math.hypot(self.lost, norm(Z - Q @ B))
         return Q, B
 
     def expand(self) -> None:
@@ -269,7 +265,8 @@ class _Run:
         theta, S = theta[::-1].copy(), S[:, ::-1]
         if self.m >= self.n:
             return theta, S, np.zeros(self.m)
-        return theta, S, column_norms(self.B @ S[self.m - self.B.shape[1] :])
+        r = column_norms(self.B @ S[self.m - self.B.shape[1] :])
+        return theta, S, np.hypot(r, self.lost)
 
     def _rest(self, S: np.ndarray) -> tuple[Array, np.ndarray]:
         if self.m >= self.n:

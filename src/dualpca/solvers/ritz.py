@@ -5,8 +5,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..linalg import Array, column_norms, eigh, fix_signs, namespace, norm, orthonormalize
-from ..operators import Operator
+import numpy as np
+
+from ..linalg import (
+    Array,
+    column_norms,
+    eigh,
+    fix_signs,
+    namespace,
+    norm,
+    orthonormalize,
+    to_numpy,
+)
+from ..operators import Matrix, Operator
 
 __all__ = ["Found", "Ritz", "rayleigh_ritz", "ritz_pairs"]
 
@@ -33,6 +44,13 @@ class Ritz:
     def signed(self) -> Ritz:
         """The same with the signs of V as :func:`fix_signs` wants them."""
         return Ritz(self.V * fix_signs(self.V)[None, :], self.theta, self.residuals)
+
+    @property
+    def orthonormal(self) -> bool:
+        """Whether V is, to rounding."""
+        eps = float(namespace(self.V).finfo(self.V.dtype).eps)
+        off = to_numpy(Matrix(self.V).gram()) - np.eye(self.V.shape[1])
+        return bool(np.abs(off).max(initial=0.0) <= 64 * eps)
 
     def leading(self, s: int) -> Ritz:
         """The first s of them."""

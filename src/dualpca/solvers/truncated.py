@@ -104,6 +104,6 @@ def _ritz(X: Operator, found: KrylovResult, tol: float) -> Ritz:
             ritz = right_from_left(X, ritz, X.asarray(R), None if known else Q)
         else:
             ritz = ritz.signed()
-        if ritz.residual <= tol:
+        if ritz.residual <= tol and (not wide or ritz.orthonormal):
             return ritz
     return _measured(X, found.V)

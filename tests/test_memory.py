@@ -1,0 +1,93 @@
+"""What memory has no room for is refused before any work, with the number of bytes."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.lib.stride_tricks import as_strided
+
+from dualpca import PCA, Blocks, as_operator, centered
+from dualpca import _memory as memory
+
+N = 10**6
+
+
+def rows(n=N):
+    """A few numbers in many rows and columns."""
+    few = np.arange(50)
+    return sp.csr_array((few + 1.0, (few, few)), shape=(n, n))
+
+
+def unread():
+    raise AssertionError("it was read before it was refused")
+
+
+SQUARE = (
+    r"a Gram matrix of 1,000,000 x 1,000,000 and its eigenvectors take 16,000,000,000,000 bytes "
+    r"\(14\.6 TiB\), and [\d,]+ \(.*\) are available; take a solver that needs none, such as 'krylov'"
+)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: as_operator(rows()).gram(),
+        lambda: as_operator(rows()).kernel(),
+        lambda: as_operator(rows()).T.gram(),
+        lambda: centered(as_operator(rows())).gram(),
+        lambda: Blocks([unread], shapes=[(N, N)], dtype=float).gram(),
+        lambda: Blocks([unread], shapes=[(N, 3)], dtype=float).kernel(),
+        lambda: PCA(2, solver="gram").fit(rows()),
+    ],
+)
+def test_squares_that_fit_no_memory_are_refused(ask):
+    with pytest.raises(MemoryError, match=SQUARE):
+        ask()
+
+
+@pytest.mark.parametrize(("dtype", "total"), [(np.float64, "8,0"), (np.float32, "4,0")])
+def test_dense_copies_that_fit_no_memory_are_refused(dtype, total):
+    everything = as_strided(np.ones(1, dtype=dtype), (N, N), (0, 0), writeable=False)
+    for X in (as_operator(everything), Blocks([everything])):
+        with pytest.raises(
+            MemoryError, match=rf"in one dense array take {total}00,000,000,000 bytes"
+        ):
+            X.todense()
+
+
+def test_what_is_available_is_asked_of_the_system_and_nothing_less_is_refused(monkeypatch):
+    left = memory.available()
+    assert left is None or left > 2**20
+    monkeypatch.setattr(memory, "available", lambda: 2**30)
+    memory.ensure(2**30, "numbers", "")
+    with pytest.raises(MemoryError, match=r"numbers take 1,073,741,825 bytes \(1 GiB\), and 1,073"):
+        memory.ensure(2**30 + 1, "numbers", "take fewer")
+    monkeypatch.setattr(memory, "available", lambda: None)  # a system that does not tell
+    memory.ensure(2**60, "numbers", "")
+
+
+def test_the_smallest_of_the_limits_counts(monkeypatch):
+    resource = pytest.importorskip("resource")
+    used = memory.available()
+    if used is None:
+        pytest.skip("the system does not tell")
+    monkeypatch.setattr(
+        resource, "getrlimit", lambda which: (2**62, 2**62) if which == resource.RLIMIT_AS else None
+    )
+    assert memory.available() <= 2**62
+    monkeypatch.setattr(memory, "_limits", lambda: iter([5, -3, 7]))
+    assert memory.available() == 0
+
+
+@pytest.mark.parametrize("solver", ["chebyshev", "krylov"])
+def test_more_components_than_memory_has_room_for_are_refused(solver):
+    model = PCA(10**5, solver=solver, random_state=0)
+    with pytest.raises(
+        MemoryError,
+        match=r"take [\d,]+ bytes \([\d.e+]+ [TG]iB\), and .*; ask for fewer components",
+    ):
+        model.fit(rows())
+    assert not hasattr(model, "components_")
+
+
+def test_what_numpy_does_not_say_is_left_as_it_is():
+    assert memory.refusal(MemoryError("something else")) is None
