@@ -718,3 +718,74 @@ def test_version_and_completion(capsys):
     environment = {**os.environ, "_DUALPCA_COMPLETE": "source_bash"}
     done = subprocess.run([DUALPCA], env=environment, capture_output=True, timeout=60)
     assert b"_DUALPCA_COMPLETE=complete_bash" in done.stdout
+
+
+HOSTILE = [
+    "\x1b[31mred",
+    "[red]x[/red]",
+    "a\nmodel: /etc/x",
+    "\x9b2J",
+    "a\u202eb",
+    "[link=http://x]",
+]
+
+
+def shown_safely(text):
+    assert all(c.isprintable() or c == "\n" for c in text), ascii(text)
+
+
+def test_names_do_not_reach_the_terminal_as_commands(folder, capsys):
+    quoted = ['"' + name.replace('"', '""') + '"' for name in HOSTILE]
+    lines = [",".join(["id", *quoted])]
+    lines += [
+        ",".join([quoted[i % 6], *map(repr, row)]) for i, row in enumerate(numbers().tolist())
+    ]
+    (folder / "bad\x1b[1m.csv").write_text("\n".join(lines) + "\n")
+    for words in (
+        ("fit", "bad\x1b[1m.csv", "-o", "m\x1b[0m.dualpca", "--scores", "s\x1b.csv"),
+        ("inspect", "m\x1b[0m.dualpca"),
+        ("inspect", "m\x1b[0m.dualpca", "--json"),
+        ("outliers", "bad\x1b[1m.csv", "--json"),
+        ("report", "bad\x1b[1m.csv", "-o", "r\x1b.html"),
+    ):
+        out, err = inside(capsys, *words)
+        shown_safely(out + err)
+        assert "\nmodel: /etc" not in out
+        if "--json" in words:
+            json.loads(out)
+    assert "[red]x[/red]" in inside(capsys, "inspect", "m\x1b[0m.dualpca")[0]
+    names = json.loads(inside(capsys, "inspect", "m\x1b[0m.dualpca", "--json")[0])["feature_names"]
+    assert names == HOSTILE
+    code, shown = terminal("outliers", "bad\x1b[1m.csv", "-q")
+    assert code == 0
+    assert "\\x1b[31mred" in shown
+    assert "\x1b[31mred" not in shown
+    for words in (("fit", "bad\x1b[1m.csv", "--keep", "\x1b[9m"), ("inspect", "no\x1b[1m")):
+        with pytest.raises(SystemExit):
+            main([*words, "--debug"])
+        shown_safely("".join(capsys.readouterr()))
+
+
+@pytest.mark.parametrize(
+    "notes", [{"ids": 5}, {"ids": [1]}, {"dropped_rows": "many"}, {"source": ["x"]}, {"rows": True}]
+)
+def test_notes_that_fit_would_not_write_are_refused(folder, capsys, notes):
+    PCA(2).fit(numbers()).save(folder / "m.dualpca", notes=notes)
+    for words in (("inspect", "m.dualpca"), ("transform", "m.dualpca", "mine.csv")):
+        _, err = inside(capsys, *words, code=4)
+        assert "among its notes" in err
+
+
+def test_notes_do_not_stand_in_for_facts(folder, capsys):
+    notes = {"estimator": "Other", "components": "x", "explained_variance_ratio": [9], "mine": 1}
+    PCA(2, random_state=0).fit(numbers()).save(folder / "m.dualpca", notes=notes)
+    assert inside(capsys, "inspect", "m.dualpca")[0].startswith("PCA: 6 columns, 2 components")
+    told = json.loads(inside(capsys, "inspect", "m.dualpca", "--json")[0])
+    assert (told["estimator"], told["components"], told["mine"]) == ("PCA", 2, 1)
+
+
+def test_a_file_that_unpacks_without_end_is_refused_in_one_line(folder):
+    (folder / "zeros.csv.gz").write_bytes(gzip.compress(bytes(70 * 2**20), 1))
+    _, err = command("fit", "zeros.csv.gz", code=3)
+    assert err.count("\n") == 1
+    assert "longer than 64 MB" in err

@@ -75,3 +75,12 @@ def test_what_it_does_not_take():
     for X in (sp.csr_array(np.eye(3)), torch.eye(3)):
         with pytest.raises(ValueError, match=r"device='cpu' takes dense numpy data and files"):
             as_operator(X, device="cpu")
+
+
+def test_read_only_columns_in_order_are_multiplied_and_left_as_they_are(place):
+    A = np.asfortranarray(rows())
+    A.flags.writeable = False
+    W = torch.ones((30, 2), dtype=torch.float64, device=place)
+    got = (as_operator(A, device=place) @ W).cpu().numpy()
+    assert np.allclose(got, A @ np.ones((30, 2)), rtol=1e-12, atol=0)
+    assert np.array_equal(A, rows())

@@ -9,6 +9,7 @@ from sklearn.kernel_approximation import Nystroem as SklearnNystroem
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.svm import SVC
 
+from dualpca import _pairwise
 from dualpca import features as module
 from dualpca.features import (
     Nystroem,
@@ -176,7 +177,7 @@ def test_chi2_makes_sparse_rows_dense_by_blocks(monkeypatch):
         return block.toarray()
 
     monkeypatch.setattr(_blocks, "BLOCK_BYTES", 1)
-    monkeypatch.setattr(module, "dense", dense)
+    monkeypatch.setattr(_pairwise, "dense", dense)
     got = pairwise(sp.csr_array(A), sp.csr_array(A[:5]), "chi2", gamma=GAMMA)
     assert np.allclose(got, want)
     assert max(heights) <= 64

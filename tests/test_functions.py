@@ -1,5 +1,6 @@
 """Laws of convex functions, over the list of all functions."""
 
+import dataclasses
 import math
 from fractions import Fraction
 from functools import partial
@@ -14,6 +15,7 @@ from dualpca import (
     Ball,
     Blocks,
     Centered,
+    Function,
     HalfSquare,
     Kernel,
     KyFan,
@@ -475,6 +477,43 @@ def test_prox_equation(f, shape, gamma, seed):
         np.testing.assert_allclose(left, right, rtol=0, atol=1e-13 * size)
 
 
+@pytest.mark.parametrize("gamma", [1e-8, 1e-3, 1.0, 1e3, 1e8])
+@pytest.mark.parametrize("p", ["5/2", 3, 4, 7, 20])
+def test_power_prox_is_the_root_at_every_scale(p, gamma):
+    """``t + gamma t^(p-1) = v`` to rounding, wherever the root lies between 0 and v."""
+    q = float(Fraction(p) - 1)
+    for scale in (1e-30, 1e-8, 1.0, 1e8, 1e30):
+        v = scale * np.array([[1.0, 2.0, 0.0, 1e-3, 3.0]])
+        t = Power(p).prox(-v, gamma)
+        assert (t <= 0).all()
+        t = np.abs(t)
+        np.testing.assert_allclose(t + gamma * t**q, v, rtol=1e-13)
+
+
+@every_function
+def test_indicators_are_zero_wherever_they_are_finite(f, shape):
+    assert f.indicator is isinstance(getattr(f, "g", f), Ball)
+    inside = [f(W) for W in domain_points(f, shape, 0)]
+    assert f.indicator is (set(inside) == {0.0})
+
+
+@pytest.mark.parametrize(
+    ("dtype", "beyond", "feasible"),
+    [
+        ("float64", 1e-10, True),
+        ("float64", 1e-8, False),
+        ("float32", 2e-5, True),
+        ("float32", 1e-3, False),
+    ],
+)
+@pytest.mark.parametrize("kind", ["numpy", "torch", "strict"])
+@pytest.mark.parametrize("norm", [Lp(1), Lp(2), Lp(INF)], ids=label)
+def test_balls_forgive_the_rounding_of_their_dtype(norm, kind, dtype, beyond, feasible):
+    W = np.random.default_rng(0).standard_normal(TALL)
+    W *= (1 + beyond) / reference(norm, W)
+    assert Ball(norm)(KINDS[kind](W, dtype)) == (0.0 if feasible else INF)
+
+
 @every_seed
 @pytest.mark.parametrize("f", [f for f in ENTRYWISE if isinstance(f, Ball) and f.has_prox])
 def test_projection_is_idempotent_and_leaves_the_ball_alone(f, seed):
@@ -515,6 +554,17 @@ def test_unitary_invariance(f, shape, seed):
 INVARIANT = {Lp(2), Ball(Lp(2)), HalfSquare(Lp(2)), Power(2)}
 
 
+@every_function
+def test_rotation_invariance(f, shape):
+    """Of f(WV) = f(W), where f claims it."""
+    rng = np.random.default_rng(0)
+    W, V = into_domain(f, rng.standard_normal(shape)), orthogonal(rng, shape[1])
+    claimed = f.unitarily_invariant or isinstance(f, RowFunction)
+    assert f.rotation_invariant is claimed
+    if claimed:
+        assert close(f(W @ V), f(W))
+
+
 @every_seed
 @pytest.mark.parametrize("row", ROWS)
 def test_row_functions_are_invariant_from_the_right(row, seed):
@@ -545,12 +595,39 @@ def test_exponents_are_exact(make, p, q):
     assert hash(again) == hash(f)
 
 
+@pytest.mark.parametrize("f", [*ENTRYWISE[::4], *SPECTRAL[::4]], ids=label)
+def test_functions_cannot_be_changed(f):
+    (field,) = dataclasses.fields(f)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(f, field.name, None)
+
+
+METHODS = {
+    Function: ["__call__", "subgradient", "conjugate"],
+    Norm: ["__call__", "subgradient", "dual"],
+}
+
+
+@pytest.mark.parametrize(
+    ("base", "missing"), [(base, name) for base, names in METHODS.items() for name in names]
+)
+def test_functions_without_a_part_are_refused(base, missing):
+    """Complete it can be made; without one of its parts it is refused by the name of that part."""
+    parts = dict.fromkeys(METHODS[base])
+    complete = type("Complete", (base,), parts)()
+    assert isinstance(complete, Function)
+    del parts[missing]
+    with pytest.raises(TypeError, match=missing):
+        type("Partial", (base,), parts)()
+
+
 def test_end_points_of_the_exponents():
     assert Lp(1).dual.p == INF
     assert Lp(INF).dual.p == 1
     assert Lp(INF).dual == Lp(1)
     assert Lp("1").conjugate == Ball(Lp(np.inf))
     assert Lp() == Lp(2)
+    assert Power() == Power(2)
 
 
 @pytest.mark.parametrize(
@@ -666,6 +743,17 @@ def test_pullback_at_zero(seed):
         value, Z = f.pullback(X, np.zeros((D, S)))
         assert value == 0
         np.testing.assert_array_equal(Z, 0)
+
+
+@pytest.mark.parametrize("error", [0.0, -1e-20, 1e-20])
+def test_pullback_is_not_negative_where_the_data_are_nothing_but_rounding(error):
+    class Rounding:
+        def sweep(self, W):
+            return error * W
+
+    value, Z = HalfSquare(Lp(2)).pullback(Rounding(), np.ones((D, S)))
+    assert value == pytest.approx(max(error, 0) * D * S / 2, rel=1e-12, abs=0)
+    np.testing.assert_array_equal(Z, error * np.ones((D, S)))
 
 
 # Other arrays.
@@ -788,3 +876,8 @@ def test_alpha_zero_and_rounding_beyond_the_domain():
     assert f(Y) == pytest.approx(-math.sqrt(3), abs=1e-7)
     assert np.isfinite(f.subgradient(Y)).all()
     np.testing.assert_array_equal(f.subgradient(Y)[0], 0)
+
+
+def test_a_proximal_map_without_a_formula_is_refused():
+    with pytest.raises(TypeError, match="prox"):
+        Lp(3).half_square_prox(np.ones((2, 1)), 1.0)

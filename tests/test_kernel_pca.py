@@ -26,6 +26,7 @@ from dualpca import (
     Power,
     Spectral,
     ZeroFPR,
+    _pairwise,
     formulation,
 )
 
@@ -607,3 +608,250 @@ def test_unfitted():
         kpca.fit(rows())
     with pytest.raises(NotFittedError, match="fit"):
         kpca.transform(rows())
+
+
+# Rows far from zero, huge rows, and numbers at the ends of their range
+
+
+def centred_kernel(X, kernel, gamma):
+    """The centred K from differences of rows, in extended precision."""
+    A = X.astype(np.longdouble)
+    A = A - A[0]
+    if kernel == "rbf":
+        K = np.exp(-np.longdouble(gamma) * ((A[:, None] - A[None]) ** 2).sum(axis=2))
+    else:
+        K = A @ A.T
+    K = K - K.mean(axis=0)
+    return (K - K.mean(axis=1)[:, None]).astype(float)
+
+
+def forms(X):
+    return {"dense": X, "sparse": sp.csr_array(X), "csc": sp.csc_array(X)}
+
+
+def gaussian(N=60, d=20, seed=0):
+    return np.random.default_rng(seed).standard_normal((N, d))
+
+
+FAR = [("f4", 1e3), ("f4", 1e4), ("f4", 1e7), ("f8", 1e3), ("f8", 1e8), ("f8", 1e12)]
+
+
+@pytest.mark.parametrize("solver", ["lapack", "krylov", "dca"])
+@pytest.mark.parametrize("form", ["dense", "sparse", "csc"])
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize(("dtype", "offset"), FAR)
+def test_a_mean_far_from_zero_costs_no_digits(dtype, offset, kernel, form, solver):
+    X = (gaussian() * np.linspace(3, 1, 20) + offset).astype(dtype)
+    data = forms(X)[form]
+    kpca = precise(3, kernel=kernel, solver=solver, tol=1e-6).fit(data)
+    K = centred_kernel(X, kernel, kpca.gamma_)
+    H, eps = kpca.eigenvectors_.astype(float), np.finfo(dtype).eps
+    Z = K @ H
+    assert np.linalg.norm(Z - H @ (H.T @ Z)) <= (1.05e-6 + 100 * eps) * np.linalg.norm(Z)
+    theta = np.linalg.eigvalsh(K)[::-1][:3]
+    assert_allclose(kpca.eigenvalues_, theta, rtol=2e-6)
+    scores = H * np.sqrt(theta)
+    assert_allclose(kpca.transform(data), scores, rtol=0, atol=1e-5 * np.sqrt(theta[0]))
+    assert_allclose(kpca.transform(data[:7]), scores[:7], rtol=0, atol=1e-5 * np.sqrt(theta[0]))
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+def test_halves_far_apart_keep_the_distances_within_each(monkeypatch, form, blocks):
+    if blocks:
+        monkeypatch.setattr("dualpca.estimators._kernels.KERNEL_BYTES", 0)
+    X = gaussian() + 1e6 * np.sign(np.arange(60) - 29.5)[:, None]
+    kpca = precise(5, kernel="rbf", gamma=0.02, solver="lapack").fit(forms(X)[form])
+    theta = np.linalg.eigvalsh(centred_kernel(X, "rbf", 0.02))[::-1][:5]
+    assert_allclose(kpca.eigenvalues_, theta, rtol=1e-12)
+
+
+def test_one_huge_row_leaves_the_kernels_of_the_others():
+    X = gaussian()
+    X[7] *= 1e12
+    kpca = precise(3, kernel="rbf", gamma="median", solver="lapack").fit(X)
+    theta = np.linalg.eigvalsh(centred_kernel(X, "rbf", kpca.gamma_))[::-1][:3]
+    assert_allclose(kpca.eigenvalues_, theta, rtol=1e-12)
+
+
+def test_sparse_columns_with_zeros_stay_sparse_beside_a_column_far_away(monkeypatch):
+    X = sp.random_array((300, 400), density=0.01, random_state=0, format="lil")
+    X[:, [3]] = 1e8 + gaussian(300, 1)
+    X = X.tocsr()
+    dense = X.toarray()
+    sizes = []
+    monkeypatch.setattr(
+        "dualpca._pairwise.shifted_rows",
+        lambda A, origin, before=_pairwise.shifted_rows: (
+            sizes.append(before(A, origin)) or sizes[-1]
+        ),
+    )
+    kpca = precise(3, kernel="rbf", solver="lapack", tol=1e-6).fit(X)
+    assert sizes
+    assert all(sp.issparse(A) and A.nnz < 3 * X.nnz for A in sizes)
+    theta = np.linalg.eigvalsh(centred_kernel(dense, "rbf", kpca.gamma_))[::-1][:3]
+    assert_allclose(kpca.eigenvalues_, theta, rtol=1e-10)
+
+
+def test_memory_maps_far_from_zero_are_not_copied(tmp_path):
+    X = (gaussian(200, 8) + 1e8).astype("f8")
+    path = tmp_path / "rows.npy"
+    np.save(path, X)
+    mapped = np.load(path, mmap_mode="r")
+    for kernel in ("linear", "rbf"):
+        kpca = precise(3, kernel=kernel).fit(mapped)
+        assert_array_equal(kpca.eigenvalues_, precise(3, kernel=kernel).fit(X).eigenvalues_)
+        assert np.shares_memory(kpca.X_fit_, mapped)
+
+
+def test_the_fixed_point_of_rows_far_from_zero():
+    X = gaussian(80, 4)
+    options = {"kernel": "rbf", "fit_inverse_transform": True, "inverse": "fixed_point"}
+    near, far = (precise(20, **options).fit(A) for A in (X, X + 1e6))
+    back = far.inverse_transform(far.transform(X + 1e6))
+    assert_allclose(back - 1e6, near.inverse_transform(near.transform(X)), atol=1e-5)
+
+
+def test_the_ridge_goes_back_from_scores_whatever_the_origin_of_the_rows():
+    X = rows() + 100
+    ours = precise(5, kernel="rbf", fit_inverse_transform=True).fit(X)
+    theirs = Oracle(5, kernel="rbf", fit_inverse_transform=True).fit(X)
+    want = theirs.inverse_transform(theirs.transform(X))
+    assert_allclose(ours.inverse_transform(ours.transform(X)), want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+@pytest.mark.parametrize(
+    ("dtype", "size", "kernel"),
+    [
+        ("f8", 1e200, "linear"),
+        ("f8", 1e200, "rbf"),
+        ("f8", 1e200, "poly"),
+        ("f8", 1e120, "poly"),
+        ("f8", 1e200, "sigmoid"),
+        ("f4", 1e19, "linear"),
+        ("f4", 1e15, "poly"),
+    ],
+)
+def test_squares_that_overflow_are_refused(dtype, size, kernel, form):
+    X = (gaussian() * size).astype(dtype)
+    with pytest.raises(ValueError, match=r"X .*overflow.* divide X by its\s+largest magnitude"):
+        KernelPCA(2, kernel=kernel).fit(forms(X)[form])
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("f8", 1e-200), ("f4", 1e-30)])
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+def test_squares_that_underflow_are_no_rows_of_zeros(dtype, size, form):
+    X = forms((gaussian() * size).astype(dtype))[form]
+    with pytest.raises(ValueError, match="X has entries so small"):
+        KernelPCA(2, kernel="linear").fit(X)
+
+
+def test_gamma_by_the_median_of_distances_whose_squares_underflow():
+    with pytest.raises(ValueError, match=r"gamma='median'.*underflow.*give gamma"):
+        KernelPCA(2, kernel="rbf", gamma="median").fit(gaussian() * 1e-200)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e30])
+def test_rbf_of_float32_rows_has_the_range_of_float64(size):
+    X = gaussian().astype("f4")
+    near, far = (
+        precise(3, kernel="rbf", gamma="median", tol=1e-5).fit(A) for A in (X, X * np.float32(size))
+    )
+    assert far.gamma_ * size**2 == pytest.approx(near.gamma_, rel=1e-6)
+    assert_allclose(far.eigenvalues_, near.eigenvalues_, rtol=1e-5)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize(
+    ("dtype", "size"), [("f8", 2.0**490), ("f8", 2.0**-490), ("f4", 2.0**50), ("f4", 2.0**-50)]
+)
+def test_eigenvalues_at_the_ends_of_the_range(dtype, size, solver):
+    X = (gaussian() * np.linspace(3, 1, 20)).astype(dtype)
+    options = {"solver": solver, "tol": 1e-5}
+    plain, far = (precise(3, **options).fit(A) for A in (X, X * np.dtype(dtype).type(size)))
+    assert_allclose(far.eigenvalues_ / size**2, plain.eigenvalues_, rtol=1e-4)
+    assert far.residual_ <= 1e-5
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+def test_cosine_of_rows_whose_squares_overflow_or_vanish(dtype, form):
+    X = gaussian().astype(dtype)
+    X[4] = 0
+    ends = X.copy()
+    ends[1] *= np.finfo(dtype).max / 10
+    ends[2] /= np.finfo(dtype).max / 10
+    plain, far = (
+        precise(3, kernel="cosine", solver="lapack", tol=1e-5).fit(forms(A)[form])
+        for A in (X, ends)
+    )
+    assert_allclose(far.eigenvalues_, plain.eigenvalues_, rtol=1e-5)
+    assert_allclose(
+        far.transform(forms(ends)[form])[4], plain.transform(forms(X)[form])[4], atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "poly", "sigmoid"])
+@pytest.mark.parametrize(("dtype", "size"), [("f4", 1e-6), ("f8", 1e-10)])
+def test_kernels_that_rounding_makes_equal_are_told_of(dtype, size, kernel):
+    X = (gaussian() * size).astype(dtype)
+    with pytest.warns(
+        ConvergenceWarning, match=r"rounding of float\d\d leaves a residual of 1.0e\+00"
+    ):
+        kpca = KernelPCA(2, kernel=kernel).fit(X)
+    assert kpca.residual_ == 1
+    assert (kpca.eigenvalues_ == 0).all()
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "poly", "cosine"])
+def test_digits_that_centring_the_kernel_takes_are_in_the_residual(kernel):
+    X = gaussian() * 1e-5 if kernel != "cosine" else gaussian() + 1e4
+    kpca = precise(3, kernel=kernel, solver="lapack", tol=1e-4).fit(X)
+    A = X.astype(np.longdouble)
+    if kernel == "rbf":
+        K = np.exp(-((A[:, None] - A[None]) ** 2).sum(axis=2) / 20)
+    elif kernel == "poly":
+        K = (A @ A.T / 20 + 1) ** 3
+    else:
+        A /= np.sqrt((A**2).sum(axis=1))[:, None]
+        K = A @ A.T
+    K = K - K.mean(axis=0)
+    K = (K - K.mean(axis=1)[:, None]).astype(float)
+    Z = K @ kpca.eigenvectors_
+    missed = Z - kpca.eigenvectors_ @ (kpca.eigenvectors_.T @ Z)
+    assert 1e-12 < np.linalg.norm(missed) / np.linalg.norm(Z) <= kpca.residual_ < 1e-4
+
+
+def test_a_direct_solver_tells_of_a_residual_above_tol():
+    U, _ = np.linalg.qr(gaussian(60, 20))
+    V, _ = np.linalg.qr(gaussian(20, 20, seed=1))
+    X = ((U * np.r_[1.0, [1e-12] * 19]) @ V.T).astype("f4")
+    kpca = KernelPCA(3, kernel="rbf", gamma=1e-3, solver="lapack", tol=1e-9)
+    with pytest.warns(ConvergenceWarning, match="residual of") as told:
+        kpca.fit(X)
+    assert len(told) == 1
+    assert f"residual of {kpca.residual_:.1e}" in str(told[0].message)
+
+
+def test_a_kernel_matrix_that_is_not_symmetric_is_refused():
+    K = np.eye(6)
+    K[1, 4] = 0.5
+    with pytest.raises(ValueError, match=r"kernel='precomputed'.*symmetric.*5\.0e-01.*X\.T"):
+        KernelPCA(2, kernel="precomputed").fit(K)
+    K[1, 4] = 1e-14  # rounding
+    KernelPCA(2, kernel="precomputed").fit(K)
+
+
+def test_a_function_that_is_not_a_number_is_refused():
+    with pytest.raises(ValueError, match=r"kernel=.*not a number"):
+        KernelPCA(2, kernel=lambda x, y: np.nan).fit(rows())
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_rbf_is_symmetric_and_that_of_scikit_learn_whatever_the_threads(n_jobs):
+    X = rows(300)
+    K = _pairwise.pairwise(X, X, "rbf", gamma=0.3, n_jobs=n_jobs)
+    assert_array_equal(K, K.T)
+    assert_allclose(K, pairwise_kernels(X, X, metric="rbf", gamma=0.3), rtol=1e-13)
+    assert_allclose(_pairwise.pairwise(X[:9], X, "rbf", gamma=0.3), K[:9], rtol=1e-13)

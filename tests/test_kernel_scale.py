@@ -16,8 +16,9 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from dualpca import KernelPCA
+from dualpca import KernelPCA, as_operator, load, save
 from dualpca.features import feature_operator
+from dualpca.onnx import to_onnx
 from dualpca.operators.derived import Mapped
 
 #: Positive semidefinite kernels on these rows, with their parameters.
@@ -705,3 +706,83 @@ def test_a_kernel_matrix_must_be_square_and_new_kernels_as_wide():
     with pytest.raises(ValueError, match=r"X has 20 features.*KernelPCA.*60 features"):
         model.transform(new @ new.T)
     assert model.transform(new @ X.T).shape == (20, 3)
+
+
+# Rows far from zero
+
+
+def gaussian(N=60, d=20, seed=0):
+    return np.random.default_rng(seed).standard_normal((N, d))
+
+
+def in_form(X, form):
+    if form == "sparse":
+        return sp.csr_array(X)
+    return X if form == "dense" else as_operator([X[:20], X[20:]])
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse", "blocked"])
+@pytest.mark.parametrize(("dtype", "offset"), [("f4", 1e4), ("f8", 1e8)])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"approximation": "nystroem", "n_landmarks": 20},
+        {"approximation": "nystroem", "n_landmarks": 20, "landmarks": "kmeans++"},
+        {"approximation": "nystroem", "n_landmarks": 20, "landmarks": "leverage"},
+        {"approximation": "nystroem", "n_landmarks": 60, "kernel": "linear"},
+        {"approximation": "rff", "n_random_features": 101},
+        {"approximation": "orf", "n_random_features": 100},
+    ],
+    ids=lambda o: "-".join(map(str, o.values())),
+)
+def test_features_of_rows_far_from_zero_are_those_of_rows_near_it(options, dtype, offset, form):
+    far = (gaussian() + offset).astype(dtype)
+    near = (far.astype(float) - offset).astype(dtype)  # what the rows far away have in digits
+    odd = options.get("n_random_features", 0) % 2
+    options = {"gamma": 0.02, "tol": 1e-6, **options}
+    a, b = (precise(3, **options).fit(in_form(A, form)) for A in (near, far))
+    # The last of an odd number of cosines has a phase, which a shift of the rows changes.
+    rtol = 2e-2 if odd else 1e-4 if dtype == "f4" else 1e-6
+    assert_allclose(b.eigenvalues_, a.eigenvalues_, rtol=rtol)
+    T = b.transform(in_form(far, form))
+    assert_allclose(np.sum(T.astype(float) ** 2, axis=0), b.eigenvalues_, rtol=1e-4)
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse", "blocked"])
+@pytest.mark.parametrize("gamma", ["median", "scale"])
+@pytest.mark.parametrize("offset", [1e4, 1e8])
+def test_gamma_of_rows_far_from_zero(offset, gamma, form):
+    X = gaussian() + offset
+    kpca = KernelPCA(2, kernel="rbf", gamma=gamma, approximation="nystroem", n_landmarks=30)
+    kpca.fit(in_form(X, form))
+    want = 1 / np.median(pdist(X, "sqeuclidean")) if gamma == "median" else 1 / X.var() / 20
+    assert kpca.gamma_ == pytest.approx(want, rel=1e-6)
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+def test_one_huge_row_does_not_hide_the_distances_of_the_others(form):
+    X = gaussian()
+    X[7] *= 1e12
+    gamma = KernelPCA(2, kernel="rbf", gamma="median").fit(in_form(X, form)).gamma_
+    assert gamma == pytest.approx(1 / np.median(pdist(X, "sqeuclidean")), rel=1e-9)
+
+
+def test_a_saved_model_of_rows_far_from_zero(tmp_path):
+    X = gaussian() + 1e8
+    for options in ({}, {"approximation": "nystroem", "n_landmarks": 20}, {"approximation": "rff"}):
+        kpca = precise(3, **options).fit(X)
+        save(kpca, tmp_path / "model.dualpca", overwrite=True)
+        again = load(tmp_path / "model.dualpca")
+        assert_array_equal(again.transform(X), kpca.transform(X))
+
+
+@pytest.mark.parametrize("approximation", [None, "nystroem", "rff"])
+def test_onnx_of_rows_far_from_zero(approximation):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    X = gaussian() + 1e8
+    kernel = "rbf" if approximation == "rff" else "linear"
+    kpca = precise(3, kernel=kernel, approximation=approximation, n_landmarks=20).fit(X)
+    graph = to_onnx(kpca).SerializeToString()
+    scores = onnxruntime.InferenceSession(graph).run(None, {"X": X})[0]
+    assert_allclose(scores, kpca.transform(X), rtol=0, atol=1e-9 * np.abs(scores).max())

@@ -1,29 +1,42 @@
 """Laws of thin factors, explicit and implicit, against LAPACK."""
 
 import math
+import sys
+from types import SimpleNamespace
 
 import array_api_strict
 import numpy as np
 import pytest
+import scipy.linalg
 import torch
 
 from dualpca import Kernel, Lp, Spectral, as_operator, centered
 from dualpca.linalg import (
     asarray_like,
+    column_norms,
     cross,
     eigh,
     fix_signs,
     gram,
     inner,
+    invert_lower,
     is_implicit,
+    largest,
     map_singular_values,
     max_abs,
     namespace,
     norm,
+    on_gpu,
     orthonormalize,
+    over_blocks,
     residual,
     right_singular,
+    seen,
+    seen_rows,
     singular_values,
+    standard_normal,
+    to_numpy,
+    total,
 )
 
 SEEDS = [0, 1, 2]
@@ -116,6 +129,33 @@ def test_small_singular_values_keep_their_digits(seed):
     implicit = singular_values(Implicit(rng).factor(Y))
     np.testing.assert_allclose(implicit[:2], exact[:2], rtol=1e-6)
     np.testing.assert_array_equal(implicit[2:] < 1e-6, True)
+
+
+class KnownGram:
+    """An implicit factor of which nothing is known but its Gram matrix."""
+
+    def __init__(self, gram):
+        self.coefficients = self.gram = gram
+
+    def cross(self, other):
+        return self.gram
+
+
+@every_kind
+@pytest.mark.parametrize("scale", [1e-150, 1e-3, 1.0, 1e3, 1e150])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_gram_matrix_is_read_down_to_its_rounding(dtype, scale, kind):
+    """Of eigenvalues relative to the first: above n eps kept, below eps or negative zero."""
+    eps = float(np.finfo(dtype).eps)
+    scale = scale if dtype == "float64" else scale**0.1
+    lam = scale**2 * np.array([1.0, 0.1, 40 * eps, 0.5 * eps, -0.5 * eps])
+    sigma = back(right_singular(KnownGram(KINDS[kind](np.diag(lam).astype(dtype))))[0])
+    assert sigma.dtype == dtype
+    np.testing.assert_allclose(sigma[:3] / scale, [1, 0.1**0.5, (40 * eps) ** 0.5], rtol=1e-5)
+    np.testing.assert_array_equal(sigma[3:], 0)
+    for nothing in (np.zeros((3, 3)), -np.eye(3)):
+        sigma = right_singular(KnownGram(KINDS[kind](nothing.astype(dtype))))[0]
+        np.testing.assert_array_equal(back(sigma), 0)
 
 
 MAPS = {
@@ -305,6 +345,35 @@ def test_residual_vanishes_on_invariant_spaces(seed):
     assert 1e-8 < residual(U, X.T @ (X @ U)) < 1e-4
 
 
+@every_kind
+def test_nothing_spans_nothing(kind):
+    """W without columns, or zero: right where Z vanishes too, wrong altogether elsewhere."""
+    for columns in (0, 2):
+        W, Z = KINDS[kind](np.zeros((30, columns))), KINDS[kind](np.ones((30, 2)))
+        assert residual(W, W) == 0
+        assert residual(W, Z) == 1
+
+
+@every_kind
+@pytest.mark.parametrize("size", [1.0, 3.0])
+def test_residual_of_zero_and_of_nan(size, kind):
+    """Z = 0 is in every span; a Z that is not a number must not pass for converged."""
+    W = size * np.linalg.qr(np.random.default_rng(0).standard_normal((30, 4)))[0]
+    assert residual(KINDS[kind](W), KINDS[kind](np.zeros((30, 4)))) == 0
+    assert math.isnan(residual(KINDS[kind](W), KINDS[kind](np.full((30, 4), math.nan))))
+
+
+def test_implicit_factors_without_columns():
+    """What is left of the zero factor, from the features of a constant kernel, say."""
+    space = Implicit(np.random.default_rng(0))
+    W = orthonormalize(space.factor(np.zeros((30, 2))))
+    assert W.shape[1] == 0
+    assert singular_values(W).shape == (0,)
+    assert orthonormalize(W).shape == W.shape
+    assert residual(W, W) == 0
+    assert residual(W, space.factor(np.ones((30, 2)))) == 1
+
+
 @every_seed
 def test_residual_at_other_scales(seed):
     rng = np.random.default_rng(seed)
@@ -384,6 +453,7 @@ def test_norm_in_float32(scale, seed):
 def test_norm_of_special_values():
     assert norm(np.zeros((3, 2))) == 0
     assert norm(np.zeros((0, 2))) == 0
+    assert max_abs(np.zeros((0, 2))) == 0
     assert norm(np.full((3, 2), math.inf)) == math.inf
     assert math.isnan(norm(np.array([[1.0, math.nan]])))
     assert norm(np.full((1, 4), 5e-324)) == 1e-323
@@ -422,3 +492,182 @@ def test_asarray_like(dtype, kind):
     assert made.dtype == like.dtype
     assert made.device == like.device
     np.testing.assert_array_equal(back(made), [[1.0, 2.0]])
+
+
+@every_seed
+@every_kind
+@pytest.mark.parametrize("scale", [1e-300, 1e-200, 1.0, 1e200, 1e300])
+def test_column_norms_neither_overflow_nor_vanish(scale, kind, seed):
+    A = np.random.default_rng(seed).standard_normal((30, 4)) * [1.0, 1e-3, 0.0, 1e3]
+    sizes = back(column_norms(KINDS[kind](scale * A)))
+    np.testing.assert_allclose(sizes / scale, np.linalg.norm(A, axis=0), rtol=1e-13)
+
+
+@every_seed
+@every_kind
+@pytest.mark.parametrize("scale", [1e-36, 1e-20, 1.0, 1e20, 1e36])
+def test_column_norms_in_float32(scale, kind, seed):
+    """However far apart: the small columns are not lost beside the large ones."""
+    A = np.random.default_rng(seed).standard_normal((30, 3)).astype(np.float32)
+    A[:, 1] *= np.float32(scale)
+    sizes = column_norms(KINDS[kind](A))
+    assert sizes.dtype == KINDS[kind](A).dtype
+    exact = np.linalg.norm(A.astype(np.float64), axis=0)
+    np.testing.assert_allclose(back(sizes), exact, rtol=1e-6)
+
+
+@every_kind
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_column_norms_of_nothing(dtype, kind):
+    for shape, columns in (((0, 3), 3), ((3, 0), 0), ((5, 2), 2)):
+        sizes = column_norms(KINDS[kind](np.zeros(shape, dtype)))
+        np.testing.assert_array_equal(back(sizes), np.zeros(columns))
+        assert sizes.dtype == KINDS[kind](np.zeros(shape, dtype)).dtype
+
+
+@every_seed
+@every_kind
+def test_lower_triangular_inverse(kind, seed):
+    L = np.tril(np.random.default_rng(seed).standard_normal((6, 6))) + 3 * np.eye(6)
+    inverse = back(invert_lower(KINDS[kind](L), KINDS[kind](np.eye(6))))
+    np.testing.assert_allclose(L @ inverse, np.eye(6), atol=1e-13)
+    np.testing.assert_allclose(np.triu(inverse, 1), 0, atol=1e-14)
+
+
+# Arrays elsewhere.
+
+
+@every_kind
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("shape", [(3, 2), (4,), (), (0, 2)], ids=str)
+def test_to_numpy(shape, dtype, kind):
+    A = np.random.default_rng(0).standard_normal(shape).astype(dtype)
+    made = to_numpy(KINDS[kind](A))
+    assert isinstance(made, np.ndarray)
+    np.testing.assert_array_equal(made, A)
+
+
+def test_to_numpy_of_lazy_arrays_and_of_a_gpu():
+    da = pytest.importorskip("dask.array")
+    A = np.arange(12.0).reshape(6, 2)
+    np.testing.assert_array_equal(to_numpy(da.from_array(A, chunks=(2, 2)) + 1), A + 1)
+    np.testing.assert_array_equal(to_numpy(SimpleNamespace(get=lambda: A)), A)  # as of cupy
+
+
+@every_kind
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_standard_normal(dtype, kind):
+    """Of that kind, dtype and device; on the host the same numbers for every kind."""
+    like = KINDS[kind](np.ones((1, 1), dtype))
+    made = standard_normal((2000, 3), like, 5)
+    assert type(made) is type(like)
+    assert (made.dtype, made.device) == (like.dtype, like.device)
+    entries = back(made)
+    np.testing.assert_allclose(entries.mean(axis=0), 0, atol=5 / math.sqrt(2000))
+    np.testing.assert_allclose(entries.T @ entries / 2000, np.eye(3), atol=5 * math.sqrt(2 / 2000))
+    np.testing.assert_array_equal(entries, back(standard_normal((2000, 3), like, 5)))
+    np.testing.assert_array_equal(entries, standard_normal((2000, 3), np.ones(1, dtype), 5))
+    assert not np.isclose(entries, back(standard_normal((2000, 3), like, 6))).any(axis=1).all()
+
+
+@every_kind
+def test_arrays_of_the_host_are_not_on_a_gpu(kind):
+    assert on_gpu(KINDS[kind](np.ones(2))) is False
+
+
+def test_other_devices_of_torch_count_as_gpus():
+    assert on_gpu(torch.empty(2, device="meta")) is True
+
+
+@pytest.fixture
+def cupy(monkeypatch):
+    """Arrays of numpy taken for cupy's, whose modules mirror those of numpy and scipy."""
+    random = SimpleNamespace(Generator=np.random.Generator, XORWOW=np.random.PCG64)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(random=random))
+    for name in ("cupyx", "cupyx.scipy"):
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "cupyx.scipy.linalg", scipy.linalg)
+    is_numpy = lambda A: isinstance(A, np.ndarray)  # noqa: E731
+    monkeypatch.setattr("dualpca.linalg.is_cupy_array", is_numpy)
+
+
+@pytest.mark.usefixtures("cupy")
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_cupy_draws_and_solves_by_itself(dtype):
+    like = np.ones(1, dtype)
+    assert on_gpu(like) is True
+    assert on_gpu(torch.ones(1)) is False
+    draw = np.random.Generator(np.random.PCG64(4)).standard_normal((5, 2), dtype=dtype)
+    np.testing.assert_array_equal(standard_normal((5, 2), like, 4), draw)
+    assert standard_normal((5, 2), like, 4).dtype == like.dtype
+    assert type(standard_normal((5, 2), torch.ones(1), 4)) is torch.Tensor
+    full = np.random.default_rng(0).standard_normal((4, 4)) + 3 * np.eye(4)
+    inverse = invert_lower(full, np.eye(4))  # what is above the diagonal is not read
+    np.testing.assert_allclose(np.tril(full) @ inverse, np.eye(4), atol=1e-13)
+
+
+# Rows that are spread over a cluster.
+
+
+class Spread:
+    """Blocks of rows, apart from each other."""
+
+    def __init__(self, *blocks):
+        self.blocks = blocks
+
+    def over_blocks(self, f):
+        return [f(i, block) for i, block in enumerate(self.blocks)]
+
+
+def test_blocks_are_numbered_and_a_whole_array_is_one():
+    a, b = np.ones(2), np.zeros(3)
+    assert [(i, len(block)) for i, block in over_blocks(Spread(a, b), lambda *x: x)] == [
+        (0, 2),
+        (1, 3),
+    ]
+    ((i, block),) = over_blocks(a, lambda *x: x)
+    assert i == 0
+    assert block is a
+
+
+@every_kind
+def test_total_and_largest_of_spread_rows_are_those_of_all_rows(kind):
+    A = np.random.default_rng(0).standard_normal((9, 3)) - 10
+    whole = KINDS[kind](A)
+    spread = Spread(*(KINDS[kind](A[part]) for part in (slice(0, 2), slice(2, 3), slice(3, 9))))
+    for array in (whole, spread):
+        assert total(array) == pytest.approx(math.fsum(A.ravel()), rel=1e-14)
+        assert largest(array) == A.max()
+        assert {type(total(array)), type(largest(array))} == {float}
+
+
+@every_kind
+def test_total_of_float32_does_not_round_to_float32(kind):
+    A = np.array([2.0**25, 1.0, 1.0, 1.0, -(2.0**25)], dtype=np.float32)
+    assert total(KINDS[kind](A)) == 3
+
+
+@pytest.mark.parametrize("spread", [False, True], ids=["lazy", "spread"])
+@pytest.mark.parametrize("shape", [(40,), (40, 3)], ids=str)
+def test_seen_is_a_sample_of_lazy_rows_only(shape, spread, monkeypatch):
+    """All rows of a host array or of few; else so many different ones in order, the same each time."""
+    da = pytest.importorskip("dask.array")
+    A = np.random.default_rng(3).standard_normal(shape)
+    rows = (7, 0, 1, 20, 12)
+    lazy = da.from_array(A, chunks=(rows, *((n,) for n in shape[1:])))
+    if spread:
+        lazy.over_blocks = Spread(*np.split(A, np.cumsum(rows)[:-1])).over_blocks
+    np.testing.assert_array_equal(seen_rows(lazy), np.arange(40))
+    np.testing.assert_array_equal(seen(lazy), A)
+    for least, count in ((40, 40), (39, 39), (11, 11), (1, 1)):
+        monkeypatch.setattr("dualpca.linalg.SEEN", least)
+        np.testing.assert_array_equal(seen_rows(A), np.arange(40))
+        np.testing.assert_array_equal(seen(A), A)
+        some = seen_rows(lazy)
+        assert len(some) == count
+        assert (np.diff(some) > 0).all()
+        assert set(some) <= set(range(40))
+        np.testing.assert_array_equal(seen_rows(lazy), some)
+        np.testing.assert_array_equal(seen(lazy), A[some])
+    monkeypatch.setattr("dualpca.linalg.SEEN", 11)
+    assert set(seen_rows(lazy)) & set(range(20, 40))  # not the first ones

@@ -777,3 +777,100 @@ def test_files_of_version_1(path):
 def test_there_is_a_file_of_version_1_for_each_class():
     classes = {read_header(path)["class"] for path in DATA.glob("v1_*.safetensors")}
     assert classes == {*dualpca.estimators.__all__, "Pipeline"}
+
+
+# Headers of people who mean harm, with a right checksum.
+
+
+@pytest.mark.parametrize("shape", [[2] * 65, [10**4000] * 3, [2**63]])
+def test_shapes_are_not_multiplied_before_they_are_looked_at(shape, tmp_path):
+    PCA().save(tmp_path / "model")
+    text, _ = stored(tmp_path / "model")
+    entry = {"dtype": "F64", "shape": shape, "data_offsets": [0, 8]}
+    layout = {"__metadata__": {"sha256": "0" * 64, "dualpca": text}, "x": entry}
+    head = json.dumps(layout, separators=(",", ":")).encode()
+    refused(
+        tmp_path / "model", len(head).to_bytes(8, "little") + head + bytes(8), "shape that is none"
+    )
+
+
+def test_a_key_that_is_there_twice_is_refused(tmp_path):
+    header = {"format": "dualpca model", "version": 1, "dualpca": dualpca.__version__}
+    header |= {"class": "PCA", "notes": {}, "model": Encoder().model(PCA())}
+    text = json.dumps(header).replace('"notes": {}', '"notes": {}, "notes": {"a": 1}')
+    with pytest.raises(ModelFileError, match="key twice"):
+        load(forged(tmp_path / "model", text=text))
+
+
+def test_halves_of_characters_in_names_are_refused(tmp_path):
+    half = {"$": "names", "values": ["a", "b", "\ud800"]}
+    with pytest.raises(ModelFileError, match="surrogates not allowed"):
+        load(forged(tmp_path / "model", put(*FITTED, "feature_names_in_", half)))
+
+
+@pytest.mark.parametrize("position", [-1, 625, 10**9])
+def test_a_random_state_does_not_read_beyond_its_numbers(position, tmp_path):
+    PCA(2, random_state=np.random.RandomState(0)).save(tmp_path / "good")
+    encoder = Encoder()
+    tree = encoder.model(PCA(2, random_state=np.random.RandomState(0)))
+    tree["params"]["random_state"]["state"][1] = position
+    with pytest.raises(ModelFileError, match="of 624 numbers"):
+        load(forged(tmp_path / "model", put("model", tree), encoder.tensors))
+
+
+def test_a_scalar_is_one_number(tmp_path):
+    scalar = {"$": "scalar", "tensor": "mean_"}
+    with pytest.raises(ModelFileError, match=r"a number has the shape \(3,\)"):
+        load(forged(tmp_path / "model", put(*FITTED, "mean_", scalar)))
+
+
+@pytest.mark.parametrize("options", [{"gamma": "x"}, {"n_jobs": 10**6}, {"X": [1]}])
+def test_a_kernel_of_a_file_has_numbers_and_few_threads(options, tmp_path):
+    kernel = {"$": "kernel", "options": {"metric": "rbf", **options}}
+    with pytest.raises(ModelFileError, match="the kernel has"):
+        load(forged(tmp_path / "model", put(*FITTED, "kernel_", kernel)))
+
+
+CONTRADICTIONS = {
+    "columns": put(*FITTED, "n_features_in_", 4),
+    "many columns": put(*FITTED, "n_features_in_", 10**12),
+    "no count": put(*FITTED, "n_features_in_", "3"),
+    "components": put(*FITTED, "n_components_", 2),
+    "names": put(*FITTED, "feature_names_in_", {"$": "names", "values": ["a"]}),
+    "no names": put(*FITTED, "feature_names_in_", [1, 2, 3]),
+    "a number": put(*FITTED, "residual_", "small"),
+    "no array": put(*FITTED, "explained_variance_", None),
+    "a parameter": put("model", "params", "n_components", "os.system"),
+    "a negative parameter": put("model", "params", "tol", -1),
+}
+
+
+@pytest.mark.parametrize("key", CONTRADICTIONS)
+def test_a_model_that_could_not_transform_is_refused(key, tmp_path):
+    with pytest.raises(ModelFileError, match="damaged header"):
+        load(forged(tmp_path / "model", CONTRADICTIONS[key]))
+
+
+@pytest.mark.parametrize("change", ["nan", "infinite", "transposed", "short", "deep"])
+def test_arrays_that_do_not_fit_each_other_are_refused(change, tmp_path):
+    encoder = Encoder()
+    encoder.model(PCA(1).fit(rows(d=3)))
+    arrays = encoder.tensors
+    W = arrays["components_"].copy()
+    W[0, 0] = {"nan": np.nan, "infinite": np.inf}.get(change, W[0, 0])
+    arrays["components_"] = {"transposed": W.T, "short": W[:, :2], "deep": W[None]}.get(change, W)
+    with pytest.raises(ModelFileError, match="damaged header"):
+        load(forged(tmp_path / "model", lambda header: None, arrays))
+
+
+def test_a_parameter_out_of_range_is_refused_before_anything_is_written(tmp_path):
+    model = PCA(1).fit(rows(d=3)).set_params(tol=-1)
+    with pytest.raises(ValueError, match="tol"):
+        model.save(tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pipeline_of_nothing_is_refused(tmp_path):
+    tree = {"$": "pipeline", "steps": [], "params": {}}
+    with pytest.raises(ModelFileError, match="no steps"):
+        load(forged(tmp_path / "model", put("model", tree), {}))

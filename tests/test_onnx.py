@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -217,3 +219,10 @@ def test_what_has_no_graph_is_refused(monkeypatch):
     monkeypatch.setattr(module, "LIMIT", 1000)
     with pytest.raises(ValueError, match="more than the 1000 bytes of an ONNX file"):
         to_onnx(KernelPCA(2, kernel="rbf").fit(X))
+
+
+def test_without_onnx_it_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(ImportError, match=r"to_onnx needs onnx: pip install 'dualpca\[onnx\]'"):
+        to_onnx(PCA(2).fit(rows(offset=9.0)), tmp_path / "model.onnx")
+    assert list(tmp_path.iterdir()) == []

@@ -929,3 +929,11 @@ def test_row_norms_of_subnormal_rows(kind, size):
     """Their largest entry has no finite inverse."""
     norms = as_operator(np.array([[3 * size, 4 * size], [3.0, 4.0]], dtype=kind)).row_norms()
     np.testing.assert_allclose(norms, [5 * size, 5], rtol=1e-3)
+
+
+def test_what_an_operator_does_not_offer_is_refused():
+    K = Kernel.from_matrix(np.eye(3))
+    with pytest.raises(TypeError, match=r"the rows of .* are not spread over a cluster"):
+        K.rowwise(np.ones((3, 1)), lambda Y, rows: Y[:, 0])
+    with pytest.raises(TypeError, match="is not held as one dense array"):
+        K.todense()

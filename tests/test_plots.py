@@ -13,7 +13,15 @@ from sklearn.decomposition import PCA as Oracle  # noqa: N811
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
-from dualpca import PCA, KernelPCA, Preprocessor, RobustKernelPCA, RobustPCA, SparsePCA
+from dualpca import (
+    PCA,
+    KernelPCA,
+    Preprocessor,
+    PrincipalComponentPursuit,
+    RobustKernelPCA,
+    RobustPCA,
+    SparsePCA,
+)
 from dualpca.linalg import to_numpy
 from dualpca.plots import (
     BiplotDisplay,
@@ -1017,3 +1025,23 @@ def test_wrong_numbers():
         OutlierMapDisplay([1, 2], [1, 2], [True] * 3, cutoffs=(1, 1), limits=(None, 1))
     with pytest.raises(ValueError, match=r"limits=\(None, None\).* give one limit"):
         OutlierMapDisplay([1, 2], [1, 2], [True] * 2, cutoffs=(1, 1), limits=(None, None))
+
+
+def test_a_model_without_shares_has_scores_but_no_scree():
+    X = rows()
+    model = PrincipalComponentPursuit().fit(X)
+    display = ScoresDisplay.from_estimator(model, X)
+    assert_allclose(display.scores, model.transform(X)[:, :2])
+    assert display.axis_names == ("component 1", "component 2")
+    assert display.flagged is None
+    wrong = "PrincipalComponentPursuit, which has no explained_variance_ratio_; give ScreeDisplay"
+    with pytest.raises(TypeError, match=wrong):
+        ScreeDisplay.from_estimator(model)
+
+
+def test_a_legend_among_many_points_covers_none_of_them():
+    scores = np.random.default_rng(0).uniform(-1, 1, (3000, 2))
+    display = ScoresDisplay(scores, flagged=scores[:, 0] > 0.9).plot()
+    display.figure_.draw_without_rendering()
+    box, inside = display.ax_.get_legend().get_window_extent(), display.ax_.get_window_extent()
+    assert box.y0 >= inside.y1

@@ -484,3 +484,10 @@ def test_full_svds_give_the_same_path():
     assert abs(ours.iterations - full.iterations) <= 3
     assert distance(ours.L, full.L) <= 1e-6
     assert _shrink.above(ours.triplets[1], 0.0) == 5
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_singular_values_that_overflow_are_refused(dtype):
+    X = np.full((30, 8), np.finfo(dtype).max / 2, dtype=dtype)
+    with pytest.raises(ValueError, match=r"X has entries so large, .* divide X by its largest"):
+        PrincipalComponentPursuit().fit(X)

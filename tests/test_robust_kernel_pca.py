@@ -804,3 +804,61 @@ def test_rows_of_weight_0_do_not_decide_which_distance_flags():
     plain = RobustPCA(3, random_state=0).fit(X, sample_weight=weights)
     assert plain.flags_by_ == alone.flags_by_ == "score"
     assert fitted(X, kernel="linear", sample_weight=weights).flags_by_ == "score"
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+@pytest.mark.parametrize("few", [1, 30])
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_rows_that_are_mostly_zero(kernel, few, dtype, seed):
+    rng = np.random.default_rng(seed)
+    X = np.zeros((80, 40), dtype=dtype)
+    X[rng.integers(0, 80, few), rng.integers(0, 40, few)] = rng.standard_normal(few)
+    model = RobustKernelPCA(3, kernel=kernel, random_state=0).fit(X)
+    assert np.isfinite(model.transform(X)).all()
+    assert np.isfinite(model.orthogonal_distances_).all()
+    zero = ~X.any(axis=1)
+    assert not model.outliers_[zero].any()
+    assert np.isfinite(model.score_samples(X)).all()
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize(("dtype", "offset"), [("f4", 1e4), ("f8", 1e8)])
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_rows_far_from_zero_are_flagged_as_near_it(kernel, dtype, offset, form):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((120, 8)) * np.geomspace(3, 0.1, 8)
+    X[:10] += 20 * rng.standard_normal((10, 8))
+    far = (X + offset).astype(dtype)
+    near = (far.astype(float) - offset).astype(dtype)
+    a, b = (RobustKernelPCA(3, kernel=kernel, random_state=0).fit(form(A)) for A in (near, far))
+    assert_array_equal(a.outliers_, b.outliers_)
+    assert b.outliers_[:10].all()
+    assert_allclose(b.explained_variance_, a.explained_variance_, rtol=1e-3)
+    assert_array_equal(b.predict(form(far)), a.predict(form(near)))
+
+
+def test_one_huge_row_leaves_gamma_to_the_others():
+    X = np.random.default_rng(0).standard_normal((60, 20))
+    X[7] *= 1e12
+    model = RobustKernelPCA(2, random_state=0).fit(X)
+    assert model.gamma_ == pytest.approx(1 / np.median(pdist(X, "sqeuclidean")), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("size", "what"), [(1e200, "large that their squares overflow"), (1e-200, "underflow")]
+)
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_squares_outside_the_range_are_refused(kernel, size, what):
+    X = np.random.default_rng(0).standard_normal((60, 20)) * size
+    with pytest.raises(ValueError, match=what):
+        RobustKernelPCA(2, kernel=kernel, random_state=0).fit(X)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rows_at_one_distance_are_predicted_as_they_were_fitted(dtype):
+    rng = np.random.default_rng(1)
+    X = np.zeros((80, 40), dtype=dtype)
+    X[rng.integers(0, 80, 30), rng.integers(0, 40, 30)] = rng.standard_normal(30)
+    model = RobustKernelPCA(3, random_state=0).fit(X)
+    assert_array_equal(model.predict(X) == -1, model.outliers_)

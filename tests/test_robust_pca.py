@@ -12,12 +12,23 @@ import pytest
 import scipy.sparse as sp
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.linalg import subspace_angles
+from scipy.linalg import hilbert, pascal, subspace_angles
 from scipy.stats import chi2
 from sklearn import decomposition
+from sklearn.base import clone
 
-from dualpca import DCA, LOSSES, Anderson, Huber, Kernel, RobustPCA, as_operator, solve
-from dualpca.estimators._start import concentrate, half, make_start, spatial_median
+from dualpca import (
+    DCA,
+    LOSSES,
+    Anderson,
+    Huber,
+    Kernel,
+    RobustKernelPCA,
+    RobustPCA,
+    as_operator,
+    solve,
+)
+from dualpca.estimators._start import by_weight, concentrate, half, make_start, spatial_median
 from dualpca.estimators._univariate import bulk, cutoff, location_scale, repeated
 from dualpca.formulations import robust
 from dualpca.operators import Blocks, Matrix
@@ -636,3 +647,101 @@ def test_octane(seed):
 def test_hbk(seed):
     model = fitted(classic("robustbase_hbk.csv", 1), 3, random_state=seed)
     assert_array_equal(np.nonzero(model.outliers_)[0] + 1, np.arange(1, 15))
+
+
+# Numbers at the end of their range
+
+
+@DOUBT
+def test_irls_asks_for_no_square_of_fifty_thousand_columns():
+    X = np.random.default_rng(0).standard_normal((14, 50_000)).astype(np.float32)
+    X[:, :3] *= 300
+    model, other = (
+        RobustPCA(2, solver=solver, random_state=0).fit(X) for solver in ("irls", "dca")
+    )
+    assert sine(model.components_, other.components_) < 0.05
+    assert not np.isnan(model.components_).any()
+
+
+@pytest.mark.parametrize("scale", [1e-22, 1e18, 1e37])
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("options", [{}, PAPER, {"solver": "irls"}])
+def test_float32_rows_whose_squares_leave_its_range_are_refused(scale, kind, options):
+    X = np.random.default_rng(0).standard_normal((60, 12)) * scale
+    with pytest.raises(ValueError, match=r"X has entries so (large|small)"):
+        RobustPCA(2, random_state=0, **options).fit(kind(X.astype(np.float32)))
+
+
+@pytest.mark.parametrize("kind", [np.asarray, lambda X: as_operator([X[:20], X[20:]])])
+@pytest.mark.parametrize("real", [np.float32, np.float64])
+def test_rows_whose_medians_overflow_are_refused(kind, real):
+    half = float(np.finfo(real).max) * 0.9
+    X = np.where(np.arange(60)[:, None] % 3 < 2, half, half / 2) * np.ones((60, 4))
+    X[:, ::2] *= np.where(np.arange(60) % 2, 1, -1)[:, None]
+    with np.errstate(over="ignore", invalid="ignore"):  # the sums of columns are not finite
+        data = kind(X.astype(real))
+        with pytest.raises(ValueError, match=r"X has entries so large"):
+            RobustPCA(2, random_state=0).fit(data)
+
+
+@DOUBT
+def test_a_covariance_larger_than_memory_is_refused_with_its_bytes():
+    model = RobustPCA(1, random_state=0).fit(haystack("line", 0.1)[0])
+    model.components_ = np.ones((1, 2_000_000), dtype=np.float32)
+    for method in (model.get_covariance, model.get_precision):
+        with pytest.raises(MemoryError, match=r"48,000,000,000,000 bytes"):
+            method()
+
+
+@DOUBT
+@pytest.mark.parametrize("real", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("loss", ["geman_mcclure", "log"])
+@pytest.mark.parametrize("name", ["lotkin", "pascal"])
+def test_components_of_ill_conditioned_scores_are_orthonormal(name, loss, kind, real):
+    X = pascal(15).astype(float) if name == "pascal" else hilbert(25)
+    if name == "lotkin":
+        X[0] = 1
+    V = RobustPCA(3, loss=loss, random_state=0).fit(kind(X.astype(real))).components_.astype(float)
+    assert np.abs(V @ V.T - np.eye(3)).max() <= 100 * np.finfo(real).eps
+
+
+@DOUBT
+@pytest.mark.parametrize("seed", range(3))
+def test_a_refit_that_rounding_keeps_from_tol_does_not_stand(seed):
+    rng = np.random.default_rng(seed)
+    X = sp.csr_array(rng.standard_normal((60, 20)) * np.linspace(3, 1, 20) + 1e8)
+    model = RobustPCA(3, center="median", random_state=seed).fit(X)  # no ConvergenceWarning
+    assert not model.refitted_
+
+
+@DOUBT
+def test_a_start_of_a_flat_spectrum_tells_of_no_tolerance_of_its_own():
+    X = np.random.default_rng(0).standard_normal((340, 330))
+    RobustPCA(20, random_state=0, tol=0.5).fit(X)  # no ConvergenceWarning
+
+
+def test_a_sample_takes_rows_as_often_as_they_weigh():
+    rng = np.random.default_rng(0)
+    w = rng.integers(0, 5, 60)
+    assert_array_equal(by_weight(w.astype(float), 1000, rng), np.repeat(np.arange(60), w))
+    assert_array_equal(by_weight(np.where(w > 0, 0.3, 0), 1000, rng), np.flatnonzero(w))
+    few = np.bincount(by_weight(w.astype(float), 20, rng), minlength=60)
+    assert few.sum() == 20
+    assert (np.abs(few - 20 * w / w.sum()) <= 1).all()
+
+
+@pytest.mark.filterwarnings("ignore:70% of the rows are flagged")
+@pytest.mark.parametrize("kernel", [False, True])
+def test_rows_of_large_weight_outvote_the_others(kernel):
+    rng = np.random.default_rng(0)
+    X = 0.1 * rng.standard_normal((100, 4))
+    X[:30, 0] += 3 * rng.standard_normal(30)
+    X[30:, 1] += 3 * rng.standard_normal(70)
+    X[30:, 2:] += 8.0
+    w = np.where(np.arange(100) < 30, 20, 1)
+    model = RobustKernelPCA(1, kernel="linear") if kernel else RobustPCA(1)
+    model.set_params(random_state=0)
+    repeated = clone(model).fit(np.repeat(X, w, axis=0)).outliers_[np.cumsum(w) - w]
+    assert repeated[30:].all()
+    assert_array_equal(model.fit(X, sample_weight=w).outliers_, repeated)

@@ -7,6 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 from dualpca import (
     DCA,
     FORMULATIONS,
+    IRLS,
     Ball,
     Blocks,
     DCProblem,
@@ -21,7 +22,7 @@ from dualpca import (
     rayleigh_ritz,
     solve,
 )
-from dualpca.formulations import robust
+from dualpca.formulations import robust, sparse
 
 PCA_LETTERS = [name for name in FORMULATIONS if not name.startswith(("robust", "sparse"))]
 SOLVER_NAMES = ["dca", "proximal_gradient", "zerofpr", "simultaneous"]
@@ -378,3 +379,109 @@ def test_backends_agree_on_kernels(backend):
         b = solve(reference, DCA(), s=2, tol=1e-5, random_state=0, max_iter=5000)
         assert a.iterations == b.iterations
         assert a.objective == pytest.approx(b.objective, rel=1e-9)
+
+
+# Data of any scale
+
+EXTREMES = [
+    (np.float32, 1e-12),
+    (np.float32, 1e9),
+    (np.float32, 1e15),
+    (np.float64, 1e-80),
+    (np.float64, 1e140),
+]
+
+
+@pytest.mark.parametrize("letter", [*PCA_LETTERS, "kT"])
+def test_a_problem_of_scaled_data_has_the_objective_times_a_number(letter):
+    problem = formulation(letter, data())
+    scaled, t, k = problem.scaled(0.125)
+    W = 0.5 * problem.start(3, random_state=1)
+    assert problem.G(t * W) < np.inf
+    assert problem.objective(t * W) == pytest.approx(k * scaled.objective(W), rel=1e-12)
+
+
+@pytest.mark.parametrize(("real", "scale"), EXTREMES)
+@pytest.mark.parametrize("solver", ["dca", "anderson"])
+@pytest.mark.parametrize("letter", ["l", "n", "p", "k", "q", "holder_dual"])
+def test_powers_of_the_data_outside_the_range_of_floats_change_nothing(letter, solver, real, scale):
+    A = data(N=30, d=8)
+    problem = formulation(letter, (A * scale).astype(real))
+    result = solve(problem, solver, s=2, tol=1e-5, random_state=0)
+    assert result.converged
+    W = result.W
+    V = np.linalg.svd(A.T if problem.is_dual else A)[2][:2].T
+    Q = np.linalg.qr(W.astype(float) / np.abs(W).max())[0]
+    assert np.linalg.norm(Q - V @ (V.T @ Q)) <= 1e-3
+    if letter == "k":  # W = V Diag(sigma) up to a rotation
+        sigma = np.linalg.svd(W.astype(float) / scale, compute_uv=False)
+        assert sigma == pytest.approx(np.linalg.svd(A)[1][:2], rel=1e-4)
+
+
+def test_the_trace_of_data_out_of_range_has_its_objective():
+    A = data(N=30, d=8)
+    problem = formulation("k", (A * 1e12).astype(np.float32))
+    result = solve(problem, s=2, tol=1e-5, random_state=0, trace=True)
+    best = -0.25 * (np.linalg.svd(A)[1][:2] ** 4).sum()
+    assert result.trace[-1].objective / 1e48 == pytest.approx(best, rel=1e-4)
+
+
+@pytest.mark.parametrize("solver", ["proximal_gradient", "zerofpr"])
+@pytest.mark.parametrize("scale", [1e-25, 1e25])
+def test_the_first_step_on_data_whose_squares_overflow_ends(solver, scale):
+    A = data(N=30, d=8)
+    result = solve(
+        formulation("l", (A * scale).astype(np.float32)), solver, s=2, tol=1e-4, random_state=0
+    )
+    assert true_residual(A, result.W.astype(float)) <= 2e-4
+
+
+@pytest.mark.parametrize(
+    ("letter", "options"),
+    [
+        ("l", {"solver": ProximalGradient(gamma=1.0)}),
+        ("l", {"solver": "zerofpr", "stop": "paper"}),
+        ("robust", {"solver": "zerofpr"}),
+    ],
+)
+def test_an_overflow_that_no_scaling_undoes_is_a_clear_error(letter, options):
+    A = (data(N=30, d=8) * 1e30).astype(np.float32)
+    with pytest.raises(ValueError, match="divide X by its largest magnitude"):
+        solve(formulation(letter, A), s=2, random_state=0, **options)
+
+
+@pytest.mark.parametrize("solver", ["dca", "anderson", ProximalGradient(gamma=1.0), "zerofpr"])
+def test_data_that_is_zero_is_solved_by_anything(solver):
+    result = solve(formulation("l", np.zeros((9, 4))), solver, s=2, random_state=0)
+    assert result.converged
+    assert result.residual == 0
+
+
+@pytest.mark.parametrize("solver", ["proximal_gradient", "zerofpr"])
+def test_a_start_outside_the_domain_of_a_row_function_ends(solver):
+    X = as_operator(data())
+    problem = robust(X, epsilon=1.0)
+    W0 = 3 * np.eye(30)[:, :2]
+    result = solve(problem, solver, W0, tol=1e-3, max_iter=3000)
+    assert result.converged
+    assert problem.G(result.W) == 0
+
+
+def test_irls_on_wide_rows_is_that_on_their_gram_matrix():
+    X = as_operator(data(N=12, d=40))
+    problem = robust(X, epsilon=0.1)
+    W0 = problem.start(3, random_state=0)
+    W = next(IRLS()(problem, W0)).point.W
+    weights = problem.F.weights(X @ W0)
+    V = np.linalg.eigh(X.gram(weights))[1][:, :-4:-1]
+    assert np.abs(W.T @ W - np.eye(3)).max() <= 1e-12
+    assert np.linalg.norm(W - V @ (V.T @ W)) <= 1e-10
+
+
+def test_a_sparse_start_on_empty_columns_is_left():
+    X = np.zeros((3, 6))
+    X[:, 1] = 1, -1, 2
+    for seed in range(10):
+        assert solve(sparse(X, 1), s=1, random_state=seed).objective == pytest.approx(-3)
+    nothing = solve(sparse(np.zeros((3, 6)), 1), s=1, random_state=0)
+    assert nothing.objective == 0

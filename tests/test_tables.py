@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from dualpca import PCA
 from dualpca.operators import Blocks
 from dualpca.tables import NA_VALUES, Columns, Strings, TableError, read, write
+from dualpca.tables.sniff import is_number
 
 PEOPLE = "name,height,weight,city\nada,1.7,60,Ulm\nbob,1.8,81,Bonn\ncyd,1.6,55,Ulm\n"
 
@@ -543,3 +544,82 @@ def test_rows_in_the_file(file, dropped):
     assert table.dropped.tolist() == dropped
     rows = table.in_file(np.arange(len(table.X)))
     np.testing.assert_array_equal(rows, table.X[:, 0] + 1)
+
+
+# files of people who mean harm
+
+
+def test_a_compressed_file_without_an_end_of_line_is_refused(file):
+    content = gzip.compress(bytes(70 * 2**20), 1)
+    with pytest.raises(TableError, match="longer than 64 MB"):
+        read(file(content, "zeros.csv.gz"))
+    with pytest.raises(TableError, match="larger than field limit"):
+        read(file(content, "zeros.csv.gz"), delimiter=",")
+
+
+def test_a_late_line_without_an_end_is_refused(file):
+    rows = b"a,b\n" + b"1,2\n" * 300_000
+    content = gzip.compress(rows + b"1" * (70 * 2**20), 1)
+    with pytest.raises(TableError, match="longer than 64 MB"):
+        read(file(content, "late.csv.gz"))
+
+
+def test_a_million_blank_lines_are_refused(file):
+    with pytest.raises(TableError, match="blank lines"):
+        read(file(b"\n" * 2**21 + b"1,2\n", "blank.csv"))
+
+
+def test_a_long_row_of_digits_is_judged_in_one_pass(file):
+    cell = "1" * 131_000 + "x"  # a pattern that goes back for each digit would take minutes
+    assert not is_number(cell)
+    with pytest.raises(TableError, match=r"line 2, column 'a': '1{57}\.\.\.' is no number"):
+        read(file(f"a,b\n{cell},2\n1,2\n3,4\n", "digits.csv"))
+
+
+def test_more_columns_than_names_fit_memory_are_refused(file):
+    with pytest.raises(TableError, match="columns are too many"):
+        read(file(b"," * 5_000_000 + b"\n", "wide.csv"))
+
+
+@pytest.mark.parametrize("bad", [None, "x", "short"])
+def test_wide_rows_are_read_one_by_one_to_the_same_numbers(file, bad):
+    d = 20_000
+    cells = [["TRUE", "+1", " 2 ", "1e3", *map(str, range(d - 4))] for _ in range(3)]
+    if bad == "x":
+        cells[2][7] = "x"
+    elif bad == "short":
+        cells[2].pop()
+    names = [f"c{j}" for j in range(d)]
+    lines = [",".join(["id", *names]), *(",".join([f"r{i}", *row]) for i, row in enumerate(cells))]
+    path = file("\n".join(lines), "wide.csv")
+    if bad is not None:
+        words = "line 4, column 'c7': 'x'" if bad == "x" else "line 4 has 20000 cells where 20001"
+        with pytest.raises(TableError, match=words):
+            read(path, delimiter=",")
+        return
+    table = read(path)
+    assert table.names == names
+    assert list(table.ids) == ["r0", "r1", "r2"]
+    assert table.X.tolist() == [[1, 1, 2, 1000, *range(d - 4)]] * 3
+
+
+def test_names_of_any_length_make_short_errors(file):
+    long = "n" * 100_000
+    path = file(f"{long}a,{long}b,id\n1,2,x\n", "long.csv")
+    for options in (
+        Columns(keep=["c"]),
+        Columns(keep=[f"{long}c"], exact=True),
+        Columns(keep=["id"]),
+    ):
+        with pytest.raises(TableError) as error:
+            read(path, columns=options)
+        assert len(str(error.value)) < 2000
+    assert max(map(len, read(file(f"{long},{long}\n1,2\n", "same.csv")).notes)) < 500
+
+
+def test_names_and_labels_beyond_memory_are_refused(file, monkeypatch):
+    monkeypatch.setattr("dualpca.tables.limits.TEXT", 1000)
+    path = file("id,x\n" + "".join(f"{'a' * 50}{i},1\n" for i in range(100)), "ids.csv")
+    with pytest.raises(TableError, match="choose another --id"):
+        read(path, memory=10)
+    assert len(read(path, memory=10**6).ids) == 100

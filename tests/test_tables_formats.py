@@ -2,7 +2,10 @@
 
 import gzip
 import io
+import json
 import os
+import pickle
+import shutil
 import sys
 import tempfile
 import warnings
@@ -23,6 +26,7 @@ from hypothesis import strategies as st
 from dualpca import PCA
 from dualpca.operators import Blocks
 from dualpca.tables import Columns, TableError, Writer, read, write
+from dualpca.tables.tree import _check_codecs
 
 N, D = 300, 6
 NAMES = [f"g{j}" for j in range(D)]
@@ -605,3 +609,209 @@ def test_mistakes_in_writing(tmp_path):
     with pytest.raises(TableError, match="not open"):
         Writer(path).write({"a": [1.0]})
     assert sorted(os.listdir(tmp_path)) == ["folder.csv", "there.csv"]
+
+
+# files of people who mean harm
+
+
+def harmful(path, words, **options):
+    with pytest.raises(TableError, match=words):
+        read(path, **options)
+
+
+def test_numbers_of_other_files_are_not_read_through_hdf5(tmp_path):
+    secret, path = tmp_path / "secret", tmp_path / "t.h5"
+    secret.write_bytes(b"12345678")
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["X"] = np.eye(3)
+    with h5py.File(path, "w") as file:
+        file.create_dataset("raw", (2, 4), "u1", external=[(str(secret), 0, 8)])
+        file["link"] = h5py.ExternalLink(str(tmp_path / "other.h5"), "X")
+        file["soft"] = h5py.SoftLink("/link")
+        layout = h5py.VirtualLayout((3, 3), "f8")
+        layout[:] = h5py.VirtualSource(str(tmp_path / "other.h5"), "X", (3, 3))
+        file.create_virtual_dataset("virtual", layout)
+    harmful(path, "in other files", key="raw")
+    harmful(path, "a link to another file", key="link")
+    harmful(path, "a link to another file", key="soft")
+    harmful(path, "in other files", key="virtual")
+    harmful(path, "0 matrices")
+
+
+def test_links_within_an_hdf5_file_are_followed_and_may_go_round(tmp_path):
+    path = tmp_path / "t.h5"
+    with h5py.File(path, "w") as file:
+        file["data/X"] = np.eye(3)
+        file["X"] = h5py.SoftLink("data/hop")
+        file["data/hop"] = h5py.SoftLink("/data/X")
+        file["round"] = h5py.SoftLink("/round")
+        file["nowhere"] = h5py.SoftLink("/none")
+        for number in range(30):
+            file[f"data/{number}"] = file["data"]
+    np.testing.assert_array_equal(read(path).X, np.eye(3))
+    harmful(path, "go round", key="round")
+    harmful(path, "nothing under", key="nowhere")
+
+
+def test_an_hdf5_file_that_is_refused_is_closed(tmp_path):
+    path = tmp_path / "t.h5"
+    with h5py.File(path, "w") as file:
+        file["a"], file["b"] = np.eye(3), np.eye(3)
+    harmful(path, "2 matrices")
+    with h5py.File(path, "w"):  # an open one could not be replaced
+        pass
+
+
+class Bad:
+    def __reduce__(self):
+        return os.mkdir, ("made by a pickle",)
+
+
+@pytest.mark.parametrize("kind", ["array", "column"])
+def test_a_zarr_does_not_run_pickles(tmp_path, monkeypatch, kind):
+    monkeypatch.chdir(tmp_path)
+    root = zarr.create_group(tmp_path / "t.zarr", zarr_format=2)
+    root.create_array("X", data=np.eye(3))
+    obs = root.create_group("obs", attributes={"_index": "cell"})
+    obs.create_array("cell", shape=(3,), dtype=str)
+    place = tmp_path / "t.zarr" / ("X" if kind == "array" else "obs/cell")
+    about = json.loads((place / ".zarray").read_text())
+    filters = [{"id": "vlen-utf8"}, {"id": "pickle", "protocol": 5}]
+    about |= {"filters": filters[kind == "array" :], "compressor": None}
+    (place / ".zarray").write_text(json.dumps(about))
+    (place / ("0.0" if kind == "array" else "0")).write_bytes(pickle.dumps(Bad()))
+    harmful(tmp_path / "t.zarr", "t.zarr: ")
+    assert not (tmp_path / "made by a pickle").exists()
+
+
+def test_codecs_of_zarr_that_are_not_known_are_refused():
+    for codec in ({"id": "pickle"}, {"name": "numcodecs.pickle"}, {"name": "mine"}, object()):
+        inner = {"name": "sharding_indexed", "configuration": {"codecs": (codec,)}}
+        for tree in ({"filters": [codec]}, {"compressor": codec}, {"codecs": (inner,)}):
+            with pytest.raises(TableError, match="not known to be safe"):
+                _check_codecs(tree)
+    zstd = {"name": "zstd", "configuration": {"level": 0}}
+    _check_codecs({"codecs": ({"name": "bytes"}, zstd), "filters": None, "compressor": None})
+
+
+def test_a_zarr_with_links_out_of_its_folder_is_refused(tmp_path):
+    array = zarr.create_array(tmp_path / "t.zarr", shape=(2, 2), dtype="f8", compressors=None)
+    array[:] = 1
+    chunk = next(p for p in (tmp_path / "t.zarr").rglob("*") if p.is_file() and p.suffix != ".json")
+    secret = tmp_path / "secret"
+    chunk.rename(secret)
+    chunk.symlink_to(secret)
+    harmful(tmp_path / "t.zarr", "a link out of the folder")
+
+
+def test_text_of_an_arrow_file_stays_within_it(tmp_path):
+    table = pa.table({"id": ["abcdefgh"] * 8, "x": np.arange(8.0)})
+    offsets = np.arange(0, 72, 8, dtype="<i4").tobytes()
+    for stream in (False, True):
+        file = io.BytesIO()
+        make = pa.ipc.new_stream if stream else pa.ipc.new_file
+        with make(file, table.schema) as writer:
+            writer.write_table(table)
+        content = file.getvalue()
+        assert content.count(offsets) == 1
+        for bad in ([0, 2**30], [-8, 8], [8, 0]):
+            wrong = np.frombuffer(offsets, "<i4").copy()
+            wrong[1:3] = bad
+            path = tmp_path / "t.arrow"
+            path.write_bytes(content.replace(offsets, wrong.tobytes()))
+            harmful(path, "cannot be read")
+
+
+def market(path, sizes, body, kind="coordinate real general"):
+    path.write_text(f"%%MatrixMarket matrix {kind}\n% words\n{sizes}\n{body}")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("sizes", "body", "kind", "words"),
+    [
+        ("2000000000 3 1", "1 1 1", "coordinate real general", "is its shape right"),
+        ("3 2000000000 1", "1 1 1", "coordinate real general", "columns are too many"),
+        ("3 3 1000000000", "1 1 1", "coordinate real general", "header tells of"),
+        ("3 3 2", "1 1 1", "coordinate real general", "cut short"),
+        ("3 3 1", "1 1 1\n2 2 2", "coordinate real general", "more entries"),
+        ("2 2", "1 2 3 4 5", "array real general", "more entries"),
+        ("3 3 1", "4 1 1", "coordinate real general", "outside of the 3 rows"),
+        ("3 3 1", "0 1 1", "coordinate real general", "outside"),
+        ("3 3 1", "1.5 1 1", "coordinate real general", "outside"),
+        ("3 3 1", "1 1 x", "coordinate real general", "text among"),
+        ("3 3 1", "1 1 1\0", "coordinate real general", "text among"),
+        ("3 -3 1", "1 1 1", "coordinate real general", "line of sizes"),
+        ("3 2 1", "1 1 1", "coordinate real symmetric", "of 3 rows and 2 columns"),
+        ("3 3 1", "1 1 1 0", "coordinate complex general", "real numbers"),
+    ],
+)
+def test_matrix_market_files_that_lie(tmp_path, sizes, body, kind, words):
+    harmful(market(tmp_path / "t.mtx", sizes, body, kind), words)
+
+
+@pytest.mark.parametrize("symmetry", ["general", "symmetric", "skew-symmetric"])
+@pytest.mark.parametrize("field", ["real", "integer", "pattern"])
+@pytest.mark.parametrize("sparse", [True, False])
+def test_matrix_market_agrees_with_scipy(tmp_path, symmetry, field, sparse):
+    A = np.random.default_rng(0).integers(-3, 4, (5, 5))
+    A = {"general": A, "symmetric": A + A.T, "skew-symmetric": A - A.T}[symmetry]
+    path = tmp_path / "t.mtx"
+    if field == "pattern" and not sparse:
+        pytest.skip("there are no dense patterns")
+    scipy.io.mmwrite(path, sp.coo_array(A) if sparse else A, "a\nb", field=field, symmetry=symmetry)
+    expected, found = scipy.io.mmread(path), read(path).X
+    assert sp.issparse(found) is sparse
+    np.testing.assert_array_equal(
+        found.toarray() if sparse else found, expected.toarray() if sparse else expected
+    )
+
+
+def test_a_sparse_npz_of_empty_rows_is_refused(tmp_path):
+    parts = {"data": np.ones(1), "indices": np.zeros(1, int), "indptr": np.array([0, 1, 1])}
+    np.savez(tmp_path / "t.npz", **parts, shape=np.array([10**9, 2]), format="csc")
+    harmful(tmp_path / "t.npz", "is its shape right")
+
+
+def test_arrays_far_larger_than_their_file_are_refused(tmp_path):
+    with h5py.File(tmp_path / "t.h5", "w") as file:
+        file.create_dataset("X", shape=(10**9, 100), dtype="f8", chunks=(1000, 100))
+    harmful(tmp_path / "t.h5", "packed so tightly")
+    zarr.create_array(tmp_path / "t.zarr", shape=(9, 9), chunks=(10**6, 10**5), dtype="f8")
+    harmful(tmp_path / "t.zarr", "packed so tightly")
+    np.savez_compressed(tmp_path / "t.npz", x=np.zeros((2**16, 2**10)))
+    harmful(tmp_path / "t.npz", "packed so tightly")
+    with gzip.open(tmp_path / "t.mtx.gz", "wb", 1) as file:
+        file.write(b"%%MatrixMarket matrix array real general\n300000 300000\n")
+    harmful(tmp_path / "t.mtx.gz", "packed so tightly")
+
+
+def test_a_full_temporary_folder_is_told_before_a_member_is_unpacked(tmp_path, monkeypatch):
+    np.savez(tmp_path / "t.npz", x=np.eye(3))
+    usage = shutil.disk_usage(tmp_path)._replace(free=10)
+    monkeypatch.setattr("dualpca.tables.limits.shutil.disk_usage", lambda folder: usage)
+    harmful(tmp_path / "t.npz", "set TMPDIR to a larger disk")
+
+
+def test_a_terminal_does_not_obey_names(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    shown = Terminal()
+    monkeypatch.setattr("sys.stdout", shown)
+    write("-", {"id\x1b[2J": ["\x1b]0;title\x07", "a\u202eb", "\x9b31m"], "x": [1.0, 2.0, 3.0]})
+    assert all(c.isprintable() or c == "\n" for c in shown.getvalue())
+    assert "\\x1b[2J" in shown.getvalue()
+
+
+def test_one_long_text_for_many_rows_of_parquet_is_refused(tmp_path):
+    word = pa.array(["a" * 2**20]).dictionary_encode()
+    words = pa.DictionaryArray.from_arrays(np.zeros(4096, dtype="i4"), word.dictionary)
+    table = pa.table({"id": words, "x": np.arange(4096.0)}).replace_schema_metadata(None)
+    schema = pa.schema([("id", pa.string()), ("x", pa.float64())])
+    path = tmp_path / "t.parquet"
+    pq.write_table(table, path, store_schema=False, compression="zstd")
+    assert pq.read_schema(path).equals(schema)
+    assert path.stat().st_size < 10**6
+    harmful(path, "choose another --id")

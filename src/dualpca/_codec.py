@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
+from numbers import Real
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -14,6 +17,7 @@ from array_api_compat import is_array_api_obj
 from sklearn.pipeline import Pipeline
 
 from . import estimators, losses, solvers
+from ._fitted import JOBS
 from ._tensorfile import NAMES
 from .estimators._incremental import Sums
 from .estimators._kernels import KERNELS
@@ -228,7 +232,10 @@ class Decoder:
         return float(tree["value"])
 
     def _scalar(self, tree: dict[str, Any]) -> Any:
-        return self.tensors.pop(tree["tensor"])[()]
+        array = self.tensors.pop(tree["tensor"])
+        if array.ndim:
+            raise ValueError(f"a number has the shape {array.shape}")
+        return array[()]
 
     def _tuple(self, tree: dict[str, Any]) -> tuple[Any, ...]:
         return tuple(self.value(tree["items"]))
@@ -258,11 +265,18 @@ class Decoder:
         options = self._values(tree["options"])
         if options["metric"] not in KERNELS:
             raise ValueError(f"the kernel {options['metric']!r} is unknown")
+        for key, v in options.items():
+            if key != "metric" and not isinstance(v, (Real, NoneType)):
+                raise ValueError(f"the kernel has {key} {v!r}, no number")
+        if abs(options.get("n_jobs") or 1) > JOBS:
+            raise ValueError(f"the kernel has n_jobs {options['n_jobs']}, more than {JOBS}")
         return partial(pairwise, **options)
 
     def _random_state(self, tree: dict[str, Any]) -> np.random.RandomState:
-        state = np.random.RandomState()
-        state.set_state(("MT19937", *self.value(tree["state"])))
+        state, stored = np.random.RandomState(), self.value(tree["state"])
+        if not 0 <= operator.index(stored[1]) <= 624:  # numpy reads there without looking
+            raise ValueError(f"the random state stands at {stored[1]} of 624 numbers")
+        state.set_state(("MT19937", *stored))
         return state
 
     def _pipeline(self, tree: dict[str, Any]) -> Pipeline:

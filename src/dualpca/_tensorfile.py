@@ -31,8 +31,8 @@ NAMES = {dtype: name for name, dtype in DTYPES.items()}
 PREFIX = b'{"__metadata__":{"sha256":"'
 DIGITS = 64
 
-#: The most bytes of a header, as in safetensors.
-HEADER = 100_000_000
+#: The most bytes of a header, as in safetensors, and the most dimensions of an array, as in numpy.
+HEADER, DIMENSIONS = 100_000_000, 64
 
 
 class ModelFileError(ValueError):
@@ -91,13 +91,25 @@ def read_header(file: BinaryIO, path: Any) -> tuple[str, dict[str, Any], bytes]:
     file.seek(0)
     head = file.read(8 + length)
     try:
-        layout = json.loads(head[8:])
+        layout = parsed(head[8:].decode())
         text = layout.pop("__metadata__")["dualpca"]
         if not isinstance(text, str):
             raise TypeError("its text is no text")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise damaged(path, error) from None
     return text, layout, head
+
+
+def parsed(text: str) -> Any:
+    """The JSON of a header; keys that are there twice, of which readers may take either, are refused."""
+    return json.loads(text, object_pairs_hook=_unique)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("it has a key twice")
+    return found
 
 
 def damaged(path: Any, error: Exception) -> ModelFileError:
@@ -140,8 +152,10 @@ def _checked(layout: dict[str, Any], size: int) -> dict[str, tuple[tuple[int, ..
     end, found = 0, {}
     for name, entry in sorted(layout.items(), key=lambda item: item[1]["data_offsets"]):
         shape, dtype = entry["shape"], np.dtype(DTYPES[entry["dtype"]])
-        if type(shape) is not list or not all(type(n) is int and n >= 0 for n in shape):
-            raise ValueError(f"{name} has the shape {shape!r}")
+        # Few and small before they are multiplied, which takes long for numbers of many digits.
+        counts = type(shape) is list and all(type(n) is int and 0 <= n < 2**63 for n in shape)
+        if not counts or len(shape) > DIMENSIONS:
+            raise ValueError(f"{name} has a shape that is none")
         start, end = end, end + math.prod(shape) * dtype.itemsize
         if entry["data_offsets"] != [start, end]:
             raise ValueError(f"{name} has {shape} numbers at {entry['data_offsets']}")

@@ -12,34 +12,22 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.random import Generator
 from sklearn.cluster import kmeans_plusplus
-from sklearn.metrics.pairwise import pairwise_kernels
 
-from .operators import Blocks, Matrix, centered
-from .operators._blocks import as_float, as_float64, block_rows, dense
+from ._pairwise import (
+    again,
+    distances,
+    far_origin,
+    pairwise,
+    row_slices,
+    rows_of,
+    shifted_rows,
+    some_rows,
+    squares,
+)
+from .operators import Blocks, Matrix
+from .operators._blocks import as_float, as_float64, moments
 from .operators.derived import Mapped
 from .operators.rows import RowBlocked
-
-
-def _rows(X: Any) -> Any:
-    """X as an array (a memory map stays one) or in CSR, to be sliced by rows."""
-    return X.tocsr() if sp.issparse(X) else np.asarray(X)
-
-
-def _some(X: Any, rows: np.ndarray) -> Any:
-    """The rows of X with these sorted indices, in memory."""
-    return X.take(rows) if isinstance(X, RowBlocked) else _rows(X)[rows]
-
-
-def _slices(N: int, step: int) -> list[slice]:
-    return [slice(i, min(i + step, N)) for i in range(0, N, step)]
-
-
-def pairwise(X: Any, Y: Any, metric: str = "rbf", **params: Any) -> np.ndarray:
-    """``k(X, Y)`` of :func:`sklearn.metrics.pairwise.pairwise_kernels`, chi2 of any rows too."""
-    if "chi2" in metric and (sp.issparse(X) or not X.flags.writeable):  # dense copies, by blocks
-        parts = (np.array(dense(X[r])) for r in _slices(X.shape[0], block_rows(X.shape[1], 8)))
-        return np.concatenate([pairwise(p, np.array(dense(Y)), metric, **params) for p in parts])
-    return pairwise_kernels(X, Y, metric=metric, filter_params=True, **params)
 
 
 class FeatureMap(Protocol):
@@ -55,24 +43,29 @@ class FeatureMap(Protocol):
 class Nystroem:
     """``phi(x) = k(x, Z) K_ZZ^{-1/2}``, exact on the landmarks: phi(Z) phi(Z)^T = K_ZZ.
 
-    Williams & Seeger (2001). ``kernel(X, Z)`` has a row for each row of X; ``root`` is K_ZZ^{-1/2}.
+    Williams & Seeger (2001). ``kernel(X, Z)`` has a row for each row of X; ``root`` is K_ZZ^{-1/2}. An
+    ``origin`` is subtracted from both, as in :func:`far_origin`.
     """
 
     landmarks: Any
     kernel: Any
     root: np.ndarray
+    origin: np.ndarray | None = None
 
     @property
     def dimension(self) -> int:
         return self.root.shape[1]
 
     def __call__(self, X: Any) -> np.ndarray:
-        X = as_float(_rows(X))
-        K = np.asarray(self.kernel(X, self.landmarks), dtype=X.dtype)
+        X = as_float(rows_of(X))
+        near, Z = (shifted_rows(A, self.origin) for A in (X, self.landmarks))
+        K = np.asarray(self.kernel(near, Z), dtype=X.dtype)
         return K @ self.root.astype(X.dtype, copy=False)
 
 
-def nystroem(X: Any, kernel: Any, landmarks: Any, **params: Any) -> Nystroem:
+def nystroem(
+    X: Any, kernel: Any, landmarks: Any, origin: np.ndarray | None = None, **params: Any
+) -> Nystroem:
     """``K_ZZ^{-1/2} = V Diag(theta)^{-1/2} V^T`` of the landmarks ``Z = X[landmarks]``.
 
     Williams & Seeger (2001). Eigenvalues below m eps theta_max, eps that of X, count as zero.
@@ -82,6 +75,7 @@ def nystroem(X: Any, kernel: Any, landmarks: Any, **params: Any) -> Nystroem:
     X : array, memory map or sparse matrix of shape (N, d)
     kernel : function of two blocks of rows, or a name for :func:`pairwise` with its ``params``
     landmarks : indices of m rows, as from :func:`choose_landmarks`, or a slice
+    origin : a row to subtract from all first, as from :func:`far_origin`
 
     Examples
     --------
@@ -93,8 +87,9 @@ def nystroem(X: Any, kernel: Any, landmarks: Any, **params: Any) -> Nystroem:
     name = getattr(kernel, "keywords", {}).get("metric", kernel)
     name = getattr(name, "__name__", name)
     kernel = partial(pairwise, metric=kernel, **params) if isinstance(kernel, str) else kernel
-    Z = as_float(_rows(X)[landmarks])
-    K = np.asarray(kernel(as_float64(Z), as_float64(Z)), dtype=np.float64)
+    Z = as_float(rows_of(X)[landmarks])
+    near = shifted_rows(as_float64(Z), origin)
+    K = np.asarray(kernel(near, near), dtype=np.float64)
     theta, V = scipy.linalg.eigh((K + K.T) / 2)
     limit = (1e-3 if Z.dtype == np.float32 else 1e-6) * np.abs(theta).max()
     if theta[0] < -limit or np.abs(K - K.T).max() > limit:
@@ -104,7 +99,7 @@ def nystroem(X: Any, kernel: Any, landmarks: Any, **params: Any) -> Nystroem:
         )
     keep = theta > max(len(theta) * float(np.finfo(Z.dtype).eps) * theta[-1], 0.0)
     root = (V[:, keep] / np.sqrt(theta[keep])) @ V[:, keep].T
-    return Nystroem(Z, kernel, root.astype(Z.dtype))
+    return Nystroem(Z, kernel, root.astype(Z.dtype), origin)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,13 +113,14 @@ class RandomFourier:
 
     frequencies: np.ndarray
     offset: float | None = None
+    origin: np.ndarray | None = None
 
     @property
     def dimension(self) -> int:
         return 2 * self.frequencies.shape[1] - (self.offset is not None)
 
     def __call__(self, X: Any) -> np.ndarray:
-        X = as_float(_rows(X))
+        X = shifted_rows(as_float(rows_of(X)), self.origin)
         phases = X @ self.frequencies.astype(X.dtype, copy=False)
         phases[:, -1] += self.offset or 0.0
         parts = [np.cos(phases), np.sin(phases[:, : self.dimension - phases.shape[1]])]
@@ -180,9 +176,10 @@ def choose_landmarks(
     if how == "uniform" or count == N:
         return np.sort(rng.choice(N, count, replace=False))
     pool = np.sort(rng.choice(N, min(N, 20 * count), replace=False))
-    sample = as_float(_some(X, pool))
+    sample = as_float(some_rows(X, pool))
     if how == "kmeans++":
-        _, drawn = kmeans_plusplus(sample, count, random_state=int(rng.integers(2**31 - 1)))
+        near = shifted_rows(sample, far_origin(sample))
+        _, drawn = kmeans_plusplus(near, count, random_state=int(rng.integers(2**31 - 1)))
         # Equal rows may be drawn twice; others take their place.
         others = rng.permutation(np.setdiff1d(np.arange(len(pool)), drawn))
         return np.sort(pool[np.append(np.unique(drawn), others)[:count]])
@@ -202,7 +199,7 @@ def _leverage(phi: Nystroem, X: Any, ridge: float | None = None) -> np.ndarray:
     """
     Phi = as_float64(phi(X))
     found = np.sum(Phi**2, axis=1)
-    squares = [np.diagonal(phi.kernel(X[r], X[r])) for r in _slices(X.shape[0], 64)]
+    squares = [np.diagonal(phi.kernel(X[r], X[r])) for r in row_slices(X.shape[0], 64)]
     missed = np.maximum(np.concatenate(squares) - found, 0)
     least = max(np.finfo(X.dtype).eps * found.sum(), 1e-100)  # all that is missed may be rounding
     ridge = max(missed.sum() / phi.dimension, least) if ridge is None else ridge
@@ -221,12 +218,24 @@ def median_gamma(X: Any, rng: Generator) -> float:
     0.25
     """
     N = X.shape[0]
-    S = as_float64(_some(X, np.sort(rng.choice(N, min(N, 1000), replace=False))))
-    S = S if sp.issparse(S) else S - S.mean(axis=0)  # a large mean would cancel digits below
-    G = dense(S @ S.T)
-    size = np.add.outer(G.diagonal(), G.diagonal())
-    apart = (size - 2 * G)[size - 2 * G > 1e-13 * size]  # what is below is rounding
-    return float(1 / np.median(apart)) if apart.size else 1.0
+    S = as_float64(some_rows(X, np.sort(rng.choice(N, min(N, 1000), replace=False))))
+    with np.errstate(over="ignore"):  # squares tells
+        S = shifted_rows(S, far_origin(S) if sp.issparse(S) else np.median(S, axis=0))
+    n, sizes = S.shape[0], squares(S)
+    D = distances(S, S, sizes, sizes)
+    pairs = np.triu_indices(n, 1)
+    # Rounding of the sizes is below 1e-9 of what is left: one huge row hides no near pairs.
+    again(D, S, S, np.triu(1e-6 * np.add.outer(sizes, sizes) > D, 1))
+    apart = D[pairs][D[pairs] > 0]
+    middle = float(np.median(apart)) if apart.size else 0.0
+    if middle > 1 / np.finfo(float).max:
+        return 1 / middle
+    if (S - S[np.zeros(n, dtype=int)] != 0).sum() == 0:
+        return 1.0
+    raise ValueError(
+        "gamma='median' has no value, as X has rows so near one another that the squares of their "
+        "distances underflow; divide X by its largest magnitude, or give gamma as a number"
+    )
 
 
 def scale_gamma(X: Any) -> float:
@@ -237,12 +246,22 @@ def scale_gamma(X: Any) -> float:
     >>> scale_gamma(np.array([[0.0, 2.0], [2.0, 0.0]]))
     0.5
     """
-    operator = X if isinstance(X, RowBlocked) else Blocks([_rows(X)])
-    N, d = operator.shape
-    means = operator.column_sums()[0] / N
-    variance = centered(operator).energy() / (N * d) + float(means.var())
-    least = 1e-13 if operator.sparse else 1e-28  # the rounding of equal entries, over mean^2
-    return 1 / (d * variance) if variance > least * np.max(means**2) else 1.0
+    operator = X if isinstance(X, RowBlocked) else Blocks([rows_of(X)])
+    (N, d), origin = operator.shape, far_origin(X)
+    total, energy = operator._sum(
+        lambda rows, block: moments(shifted_rows(block, origin), None, True)
+    )
+    near = total / N
+    means = near if origin is None else near + origin
+    with np.errstate(over="ignore", invalid="ignore"):
+        variance = (energy / N - near @ near) / d + float(means.var())
+    if not np.isfinite(variance):
+        raise ValueError(
+            "gamma='scale' has no value, as X has entries so large that their squares overflow; divide X "
+            "by its largest magnitude, or give gamma as a number"
+        )
+    # What is below is the rounding of equal entries.
+    return 1 / (d * variance) if variance > 1e-28 * np.max(means**2) else 1.0
 
 
 def feature_operator(phi: FeatureMap, X: Any, limit: int = 2**28) -> RowBlocked:
@@ -258,7 +277,7 @@ def feature_operator(phi: FeatureMap, X: Any, limit: int = 2**28) -> RowBlocked:
     >>> feature_operator(phi, np.ones((200, 5))).shape
     (200, 30)
     """
-    operator = X if isinstance(X, RowBlocked) else Matrix(_rows(X))
+    operator = X if isinstance(X, RowBlocked) else Matrix(rows_of(X))
     dtype = np.dtype(operator.dtype)
     features = Mapped(operator, phi, phi.dimension, dtype)
     small = math.prod(features.shape) * dtype.itemsize <= limit and not operator.spread

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .functions import Ball, Function, HalfSquare, Power, Spectral
-from .linalg import Array, gram, namespace, norm, seen
+from .linalg import Array, gram, largest, namespace, norm, seen
 from .losses import Log, as_loss
 from .norms import Lp
 from .operators import Operator, as_operator
@@ -69,6 +69,12 @@ def robust(
         coarse = "float32" in str(norms.dtype) or isinstance(loss, Log)
         some = np.sort(seen(norms))
         epsilon = (1e-3 if coarse else 1e-6) * float(some[len(some) // 2])
+    longest = largest(norms)
+    if not longest <= float(xp.finfo(norms.dtype).max) ** 0.5 / 2:
+        raise ValueError(
+            f"X has a row of norm {longest:.1e}, whose square overflows {norms.dtype}; divide X by its "
+            "largest magnitude"
+        )
     alpha = X.held(xp.sqrt(norms**2 + epsilon**2))[0] if epsilon else norms
     return DCProblem(Spectral(Ball(Lp(math.inf))), RowLoss(alpha, loss, mass), X)
 

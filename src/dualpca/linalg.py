@@ -150,8 +150,7 @@ def norm(A: Array) -> float:
     """``||A||_{S_2}``, the Frobenius norm."""
     if is_implicit(A):
         return math.sqrt(max(inner(A, A), 0.0))
-    xp = namespace(A)
-    scale = float(xp.max(xp.abs(A))) if math.prod(A.shape) else 0.0
+    xp, scale = namespace(A), max_abs(A)
     if scale == 0.0 or not math.isfinite(scale):
         return scale
     # Only extreme scales pay for the division; their squares would overflow or vanish.
@@ -202,7 +201,7 @@ def max_abs(A: Array) -> float:
     if is_implicit(A):
         return norm(A)
     xp = namespace(A)
-    return float(xp.max(xp.abs(A)))
+    return float(xp.max(xp.abs(A))) if math.prod(A.shape) else 0.0
 
 
 def invert_lower(L: Array, eye: Array) -> Array:
@@ -234,7 +233,7 @@ def right_singular(Y: Array) -> tuple[Array, Array]:
     if is_implicit(Y):
         lam, V = eigh(gram(Y))
         xp = namespace(lam)
-        cut = xp.finfo(lam.dtype).eps * lam.shape[0] * float(xp.max(xp.abs(lam)))
+        cut = xp.finfo(lam.dtype).eps * lam.shape[0] * max_abs(lam)
         return xp.sqrt(xp.where(lam > cut, lam, xp.zeros_like(lam))), V
     xp = namespace(Y)
     _, R = xp.linalg.qr(Y, mode="reduced")
@@ -294,18 +293,17 @@ def residual(W: Array, Z: Array) -> float:
     G = gram(W)
     xp = namespace(G)
     eye = xp.eye(G.shape[0], dtype=G.dtype, device=device(G))
-    if G.shape[0] and max_abs(G - eye) <= 100 * float(xp.finfo(G.dtype).eps):
-        size = norm(Z)  # W is orthonormal already, as after every step of DCA on (l), (n)
-        return norm(Z - W @ cross(W, Z)) / size if size > 0 else 0.0
-    sigma, V = right_singular(W)
-    floor = xp.finfo(sigma.dtype).eps * sigma.shape[0] * float(sigma[0])
-    keep = int(xp.sum(xp.astype(sigma > floor, xp.int64)))
-    if keep == 0:  # W = 0 spans nothing: right only where there is nothing to span
-        return 0.0 if norm(Z) == 0 else 1.0
-    T = V[:, :keep] / sigma[None, :keep]
-    Q, Z = W @ T, Z @ T
+    # After every step of DCA on (l), (n), and where it has no columns, W is orthonormal already.
+    if not max_abs(G - eye) <= 100 * float(xp.finfo(G.dtype).eps):
+        sigma, V = right_singular(W)
+        floor = xp.finfo(sigma.dtype).eps * sigma.shape[0] * max_abs(sigma)
+        keep = int(xp.sum(xp.astype(sigma > floor, xp.int64)))
+        if keep == 0:  # W = 0 spans nothing: right only where there is nothing to span
+            return 0.0 if norm(Z) == 0 else 1.0
+        T = V[:, :keep] / sigma[None, :keep]
+        W, Z = W @ T, Z @ T
     size = norm(Z)
-    return norm(Z - Q @ cross(Q, Z)) / size if size > 0 else 0.0
+    return norm(Z - W @ cross(W, Z)) / size if size != 0 else 0.0
 
 
 def fix_signs(V: Array) -> Array:

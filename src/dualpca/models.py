@@ -8,10 +8,12 @@ from typing import Any
 
 from ._codec import Decoder, Encoder
 from ._files import check_free, written
+from ._fitted import check_fitted, check_parameters
 from ._tensorfile import (
     ModelFileError,
     damaged,
     header_of,
+    parsed,
     read_arrays,
     write,
 )
@@ -67,6 +69,7 @@ def save(
     from . import __version__
 
     check_free(path, overwrite)
+    check_parameters(model)
     encoder = Encoder()
     header = {
         "format": FORMAT,
@@ -97,7 +100,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     """The model that :func:`save` wrote.
 
     No code of the file is run: only estimators, losses and solvers of dualpca are made, and their
-    sizes are compared with that of the file first.
+    sizes are compared with that of the file first. A fitted model has transformed a row of zeros before
+    it is returned, so that arrays which do not fit each other are found here.
 
     Parameters
     ----------
@@ -118,7 +122,9 @@ def load(path: str | os.PathLike[str]) -> Any:
         header = _checked_header(text, path)
         tensors = read_arrays(file, path, layout, head)
     try:
-        return Decoder(tensors).model(header["model"])
+        model = Decoder(tensors).model(header["model"])
+        check_fitted(model)
+        return model
     except (
         KeyError,
         TypeError,
@@ -165,7 +171,8 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def _checked_header(text: str, path: Any) -> dict[str, Any]:
     try:
-        header = json.loads(text)
+        header = parsed(text)
+        json.dumps(header, ensure_ascii=False).encode()  # no halves of characters in names
         version, known = header["version"], header["format"] == FORMAT
         if not (known and type(version) is int and version > 0):
             raise ValueError(f"format {header['format']!r}, version {version!r}")

@@ -94,7 +94,7 @@ class Lp(Norm):
             return _shrink(W, _threshold(W, lambda total, k: gamma * total / (1 + gamma * k)))
         if self.p == math.inf:
             return W - gamma * Lp(1).half_square_prox(W / gamma, 1 / gamma)
-        return None
+        return super().half_square_prox(W, gamma)
 
     def pullback(self, X: Any, W: Array) -> tuple[float, Array]:
         if not self.one_pass:

@@ -14,6 +14,7 @@ from sklearn.utils.extmath import row_norms
 from sklearn.utils.validation import check_is_fitted
 
 from ._files import check_free, written
+from ._pairwise import shifted_rows
 from .estimators import KernelPCA, Preprocessor, RobustKernelPCA, SparsePCA
 from .estimators._scores import ScoresMixin
 from .features import Nystroem
@@ -202,6 +203,9 @@ def _transform(graph: _Graph, step: Any, X: str) -> str:
     if isinstance(step, ScoresMixin):
         return _affine(graph, step, X, graph.dtype)
     wide = graph.cast(X, "float64")
+    origin = getattr(step, "_origin", None)  # models of older files have none
+    if origin is not None:
+        wide = graph.add("Sub", wide, graph.constant(origin, float))
     if step.approximation is not None:
         return graph.cast(_features(graph, step, wide), graph.dtype)
     K = wide if step.kernel == "precomputed" else _kernel(graph, step, wide, step.X_fit_)
@@ -265,13 +269,16 @@ def _features(graph: _Graph, step: Any, X: str) -> str:
     if phi.offset is not None:  # the last cosine has no sine
         ends = (graph.constant([n], np.int64) for n in (0, count - 1, 1))
         sines = graph.add("Slice", sines, *ends)
-    both = graph.add("Concat", graph.add("Cos", phases), sines, axis=1)
+    # A cosine is a sine a quarter further on: many releases of ONNX Runtime have no Cos in float64.
+    quarter = graph.add("Add", phases, graph.constant([np.pi / 2], float))
+    both = graph.add("Concat", graph.add("Sin", quarter), sines, axis=1)
     return _affine(graph, step.pca_, both, float, np.sqrt(2 / phi.dimension))
 
 
 def _kernel(graph: _Graph, step: Any, X: str, Y: Any) -> str:
     """``k(X, Y)`` in float64."""
     Y = (Y if sp.issparse(Y) else np.asarray(Y)).astype(np.float64)
+    Y = shifted_rows(Y, getattr(step, "_origin", None))
     if step.kernel == "cosine":
         X, Y = _unit(graph, X), normalize(Y)
     if step.kernel in ("linear", "cosine"):

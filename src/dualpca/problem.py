@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from .functions import Function
+from .functions import Ball, Function, HalfSquare, Norm, Power, Spectral
 from .linalg import Array, orthonormalize
-from .operators import Operator
+from .operators import Operator, Weighted
 
 __all__ = ["DCProblem"]
+
+
+def degree(f: Function) -> float | None:
+    """a with ``f(tW) = t^a f(W)`` for all t > 0; inf for a ball, whose W has its scale; else None."""
+    if isinstance(f, Spectral):
+        return degree(f.g)
+    if isinstance(f, Power):
+        return float(f.p)
+    if isinstance(f, HalfSquare):
+        return 2.0
+    if isinstance(f, Ball):
+        return math.inf
+    return 1.0 if isinstance(f, Norm) else None
 
 
 @dataclass(frozen=True)
@@ -83,12 +97,34 @@ class DCProblem:
         """``W in dG*(X^T H)``, a primal solution where H is a dual one (Proposition 2.3)."""
         return self.G.conjugate.subgradient(self.X.T @ H)
 
-    def start(self, s: int, random_state: Any = None) -> Array:
-        """A random W with s columns, orthonormal, scaled into the domain of G."""
+    @cached_property
+    def homogeneous(self) -> bool:
+        """Whether G and F are, of different degrees, so that :meth:`scaled` is defined."""
+        a, b = degree(self.G), degree(self.F)
+        return not (a is None or b is None or a == b or math.isinf(b) or self.X.spread)
+
+    def scaled(self, c: float) -> tuple[DCProblem, float, float]:
+        """The problem of ``cX`` with numbers t and k: ``G(tW) - F(X tW) = k (G(W) - F(cX W))``.
+
+        So t W solves this problem where W solves that one.
+        """
+        a, b = degree(self.G), degree(self.F)
+        assert a is not None
+        assert b is not None
+        t = 1.0 if math.isinf(a) else c ** (b / (b - a))
+        X = Weighted(self.X, self.X.asarray(np.full(self.X.shape[0], c)))
+        return DCProblem(self.G, self.F, X), t, float(np.float64(t / c) ** b)
+
+    def start(self, s: int, random_state: Any = None, *, seeing: bool = False) -> Array:
+        """A random W with s columns, orthonormal, scaled into the domain of G.
+
+        Where that has few nonzeros they may all be on empty columns of X; not where ``seeing``.
+        """
         rng = np.random.default_rng(random_state)
         rows = self.X.shape[0] if self.X.implicit else self.X.shape[1]
         W = self.X.asarray(rng.standard_normal((rows, s)))
         W = orthonormalize(self.X.T @ W if self.X.implicit else W)
+        W = self.X.sweep(W) if seeing else W
         if self.G(W) == np.inf and self.G.has_prox:
             return self.G.prox(W, 1.0)
         while self.G(W) == np.inf:

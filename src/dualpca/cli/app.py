@@ -13,7 +13,7 @@ import typer
 from .. import __version__
 from .._files import check_free
 from ..models import save
-from ..tables.table import listed
+from ..tables.table import listed, printable
 from . import show, work
 from .estimator import checked
 from .looking import outliers, report
@@ -27,7 +27,7 @@ from .options import (
     grouped,
 )
 from .reproduce import reproduce
-from .run import OK, SHORT, RefusedError, printable
+from .run import OK, SHORT, RefusedError
 from .shared import fitted_data, writer_of
 from .watch import watching
 
@@ -94,10 +94,10 @@ def fit(
         sys.stdout.write(show.summary(fitted))
         if fitted.flags and not quiet and data != "-" and np.any(fitted.estimator.outliers_):
             words = f"{shlex.quote(str(path))} {work.again(data, read)}"
-            sys.stdout.write(f"list them with: dualpca outliers {words}\n")
-        sys.stdout.write(f"model: {path}\n")
+            sys.stdout.write(f"list them with: dualpca outliers {printable(words)}\n")
+        sys.stdout.write(f"model: {printable(str(path))}\n")
         if scores is not None:
-            sys.stdout.write(f"scores: {scores}\n")
+            sys.stdout.write(f"scores: {printable(str(scores))}\n")
     return SHORT if fitted.short else OK
 
 
@@ -134,7 +134,7 @@ def transform(
     if json:
         show.as_json({"rows": table.X.shape[0], "scores": output, "dropped_rows": table.n_dropped})
     elif str(output) != "-" and not quiet:
-        sys.stdout.write(f"scores of {table.X.shape[0]:,} rows: {output}\n")
+        sys.stdout.write(f"scores of {table.X.shape[0]:,} rows: {printable(str(output))}\n")
     return OK
 
 
@@ -150,7 +150,7 @@ def inspect(
     header: dict[str, Any] = work.read_header(model)
     known = {
         "format_version": header["version"],
-        "written_by": f"dualpca {header['dualpca']}",
+        "written_by": f"dualpca {printable(header['dualpca'])}",
         "options": options,
         "preprocessing": fitted.preprocessor and fitted.preprocessor.get_params(),
         "feature_names": fitted.names,
@@ -160,7 +160,7 @@ def inspect(
         return OK
     sys.stdout.write(show.summary(fitted))
     told = ", ".join(f"{name}={value!r}" for name, value in options.items()) or "all defaults"
-    sys.stdout.write(f"options: {told}\n")
+    sys.stdout.write(f"options: {printable(told)}\n")
     if known["preprocessing"]:
         words = known["preprocessing"]
         sys.stdout.write(

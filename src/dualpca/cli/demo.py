@@ -11,6 +11,7 @@ from sklearn.datasets import load_digits
 from .. import PCA, RobustPCA
 from .._files import check_free
 from ..report import write_report
+from ..tables.table import printable
 from . import show
 from .run import OK
 
@@ -70,5 +71,5 @@ def demonstrate(folder: Path, force: bool) -> int:
         image_shape=(8, 8),
         notes={"source": "scikit-learn's digits", "ruined rows": f"{bad.sum()} of {half}"},
     )
-    sys.stdout.write(f"report: {path}\n")
+    sys.stdout.write(f"report: {printable(str(path))}\n")
     return OK

@@ -12,6 +12,7 @@ import typer
 from .._files import check_free
 from ..report import write_report
 from ..tables import Table
+from ..tables.table import printable
 from . import show, work
 from .estimator import checked
 from .flagged import flagged_rows
@@ -152,7 +153,7 @@ def report(
     if json:
         show.as_json({**show.facts(fitted), "report": path})
     else:
-        sys.stdout.write(f"report: {path}\n")
+        sys.stdout.write(f"report: {printable(str(path))}\n")
     if table is None and not (quiet or json):
         tell(f"without the data the report has no rows: dualpca report {source} DATA")
     return SHORT if fitted.short else OK

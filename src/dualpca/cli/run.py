@@ -11,6 +11,7 @@ from typing import Any
 
 from ..models import ModelFileError
 from ..tables import TableError
+from ..tables.table import printable
 
 #: What the exit codes mean; docs/cli.md has the same table.
 OK, BUG, USAGE, DATA, MODEL, OUTPUT, SHORT, INTERRUPTED, PIPE = 0, 1, 2, 3, 4, 5, 6, 130, 141
@@ -22,11 +23,6 @@ class RefusedError(Exception):
     def __init__(self, message: str, code: int = USAGE) -> None:
         super().__init__(message)
         self.code = code
-
-
-def printable(text: str) -> str:
-    """The text with control characters, which may come from names in files, written out."""
-    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
 
 
 def tell(text: str) -> None:
@@ -70,7 +66,7 @@ def run(app: Any, arguments: list[str]) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return PIPE
         if debug:
-            traceback.print_exc()
+            sys.stderr.write(printable(traceback.format_exc(), keep="\n"))
         line, code = said(error)
         tell(line if debug or code != BUG else f"{line}; --debug shows where")
         return code

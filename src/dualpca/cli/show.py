@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tables.table import counted
-from .run import printable
+from ..tables.table import counted, printable
 from .work import Fitted
 
 #: The most components, loadings and variables that are printed.
@@ -20,7 +19,10 @@ COMPONENTS, LOADINGS, VARIABLES = 12, 3, 3
 
 def as_json(value: Any) -> None:
     """One JSON object on standard output."""
-    sys.stdout.write(json.dumps(_plain(value), indent=2, ensure_ascii=False) + "\n")
+    text = json.dumps(_plain(value), indent=2, ensure_ascii=False)
+    # Letters stay; what a terminal would obey is written as JSON has it.
+    escaped = (c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+    sys.stdout.write("".join(escaped) + "\n")
 
 
 def _plain(value: Any) -> Any:
@@ -88,14 +90,14 @@ def facts(fitted: Fitted) -> dict[str, Any]:
     if fitted.flags:
         flagged = np.asarray(model.outliers_)
         found |= {"flagged": int(flagged.sum()), "rows": len(flagged)}
-    return {**found, **fitted.notes}
+    return {**fitted.notes, **found}
 
 
 def summary(fitted: Fitted) -> str:
     """A model in words."""
     model, known = fitted.estimator, facts(fitted)
     rows = f"{counted(known['rows'], 'row')}, " if "rows" in known else ""
-    source = f" of {known['source']}" if known.get("source") else ""
+    source = f" of {printable(known['source'])}" if known.get("source") else ""
     lines = [
         f"{known['estimator']}{source}: {rows}{counted(known['features'], 'column')}, "
         f"{counted(known['components'], 'component')}\n"

@@ -17,7 +17,7 @@ from .. import PCA, KernelPCA, Preprocessor, RobustKernelPCA, RobustPCA, SparseP
 from ..models import ModelFileError, read_header
 from ..tables import NA_VALUES, Columns, Table, Writer, read
 from ..tables.read import EXTENSIONS
-from ..tables.table import TableError
+from ..tables.table import TableError, shown
 from .estimator import checked, sized
 from .options import FitOptions, Missing, ReadOptions
 from .run import RefusedError, tell
@@ -31,6 +31,17 @@ MODELS = (PCA, KernelPCA, RobustPCA, RobustKernelPCA, SparsePCA)
 
 #: Rows are transformed in blocks of about so many numbers.
 BLOCK = 2**20
+
+
+#: The notes that ``fit`` writes into a model file.
+NOTES = {
+    "source": str,
+    "rows": int,
+    "ids": list,
+    "label": str,
+    "left_out": list,
+    "dropped_rows": int,
+}
 
 
 @dataclass
@@ -92,6 +103,14 @@ def open_model(path: str) -> Fitted:
     if not is_model(path):
         raise ModelFileError(f"{path} is no model of dualpca; `dualpca fit DATA` writes one")
     fitted = Fitted(load(path), read_header(path)["notes"])
+    for name, kind in NOTES.items():
+        value = fitted.notes.get(name)
+        texts = not isinstance(value, list) or all(isinstance(text, str) for text in value)
+        if value is not None and not (type(value) is kind and texts):
+            raise ModelFileError(
+                f"{path} has {name} {shown(value)} among its notes, which `dualpca fit` writes as "
+                f"{kind.__name__}; save the model without that note"
+            )
     steps = [step for _, step in fitted.model.steps] if fitted.preprocessor is not None else []
     layout = not steps or (len(steps) == 2 and isinstance(steps[0], Preprocessor))
     model = fitted.estimator

@@ -94,8 +94,12 @@ class Measured:
         return cls(center, V, scores, orthogonal, some, apart, location, scale, floor, counted)
 
     def cutoff(self, q: float) -> float:
-        """The q-quantile of the orthogonal distances of good rows, not below rounding."""
-        return max(cutoff(self.location, self.scale, q), self.floor)
+        """The q-quantile of the orthogonal distances of good rows, and what rounding may add to it.
+
+        As squares: where rows have one distance in common, the same rows stay within it when they
+        are measured again.
+        """
+        return float(np.hypot(cutoff(self.location, self.scale, q), self.floor))
 
     @property
     def flat(self) -> bool:

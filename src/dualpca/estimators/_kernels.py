@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from sklearn.metrics.pairwise import pairwise_kernels
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..features import (
-    choose_landmarks,
-    median_gamma,
-    nystroem,
-    pairwise,
-    random_fourier,
-    scale_gamma,
-)
-from ..operators import Kernel, Operator, as_operator, is_streamed
-from ..operators._blocks import as_float
+from .._pairwise import far_origin, pairwise
+from ..features import choose_landmarks, median_gamma, nystroem, random_fourier, scale_gamma
+from ..linalg import norm
+from ..operators import Kernel, Operator, Weighted, as_operator, is_streamed
+from ..operators._blocks import as_float, block_rows
 from ..operators.rows import RowBlocked
+from ..operators.shifted import Shifted
 from ..solvers import Ritz
 from ..solvers.solve import outside
-from ._data import seed, validated
+from ._data import check_energy, seed, validated
 from ._followed import FollowedMixin
-from ._subspace import Subspace, growing_subspace, leading_subspace
+from ._subspace import (
+    DIRECT_ROUNDING,
+    Subspace,
+    growing_subspace,
+    leading_subspace,
+    warn_above,
+)
 
 KERNELS = {
     "linear",
@@ -79,7 +83,10 @@ class KernelMixin(FollowedMixin):
     landmarks: Any
     n_random_features: int
     n_jobs: int | None
+    center: Any
     gamma_: float
+    #: what is subtracted from rows far from 0, as in :func:`far_origin`
+    _origin: np.ndarray | None
 
     def _kernel_rows(self, X: Any, *, reset: bool, rows: int = 1) -> Any:
         """X checked; for a precomputed kernel a square matrix at ``fit``."""
@@ -90,19 +97,15 @@ class KernelMixin(FollowedMixin):
                 f"{type(self).__name__} with approximation=None takes kernels between all pairs of rows "
                 "and needs X in memory; use approximation='nystroem', which any kernel has, or 'rff'"
             )
-        X = validated(
-            self,
-            X,
-            reset=reset,
-            sparse=not precomputed,
-            rows=rows,
-            only_numpy=True,
-            streamed=self.approximation is not None,
-        )
+        options: dict[str, Any] = {"sparse": not precomputed, "rows": rows, "only_numpy": True}
+        with np.errstate(over="ignore", invalid="ignore"):  # sums of the largest numbers
+            X = validated(self, X, reset=reset, streamed=self.approximation is not None, **options)
         if precomputed and reset and X.shape[0] != X.shape[1]:
             raise ValueError(
                 f"kernel='precomputed' expects a square kernel matrix, got shape {X.shape}"
             )
+        if precomputed and reset:
+            _check_symmetric(X)
         if precomputed and self.approximation is not None:
             raise ValueError(
                 f"approximation={self.approximation!r} computes kernels with some rows only; give the "
@@ -111,15 +114,35 @@ class KernelMixin(FollowedMixin):
         return X
 
     def _kernel(self, X: Any, Y: Any) -> np.ndarray:
-        return self._kernel_function()(X, Y)
+        """``k(X, Y)`` of rows, about their origin."""
+        origin = getattr(self, "_origin", None)
+        return self._kernel_function()(X, Y, **({} if origin is None else {"origin": origin}))
 
-    def _kernel_function(self) -> Callable[[Any, Any], np.ndarray]:
+    def _kernel_function(self) -> Callable[..., np.ndarray]:
         """``k(X, Y)``, which holds the parameters and nothing that was fitted."""
         if callable(self.kernel):
             params = self.kernel_params or {}
-            return partial(pairwise_kernels, metric=self.kernel, n_jobs=self.n_jobs, **params)
-        params = {"gamma": self.gamma_, "degree": self.degree, "coef0": self.coef0}
+        else:
+            params = {"gamma": self.gamma_, "degree": self.degree, "coef0": self.coef0}
         return partial(pairwise, metric=self.kernel, n_jobs=self.n_jobs, **params)
+
+    def _look_at(self, X: Any, rng: np.random.Generator) -> None:
+        """What the kernel needs to know of the rows: where they lie, and ``gamma_``."""
+        kernel = self.kernel if isinstance(self.kernel, str) else "a function"
+        # Centring takes away what a shift changes in the linear kernel; in that of differences nothing.
+        still = kernel == "rbf" or (kernel == "linear" and bool(self.center))
+        self._origin = far_origin(X) if still else None
+        if kernel in ("linear", "poly", "polynomial", "sigmoid"):
+            rows = self._linear_operator(X)
+            with np.errstate(over="ignore"):
+                energy = rows.energy()
+            check_energy(energy, rows)
+        self._set_gamma(X, rng)
+
+    def _linear_operator(self, X: Any) -> Operator:
+        operator = as_operator(X)
+        assert isinstance(operator, RowBlocked)
+        return operator if self._origin is None else Shifted(operator, self._origin[:, None])
 
     def _set_gamma(self, X: Any, rng: np.random.Generator) -> None:
         if self.gamma is None:
@@ -133,14 +156,14 @@ class KernelMixin(FollowedMixin):
         if self.kernel == "precomputed":
             return Kernel.from_matrix(X)
         if self.kernel == "linear":
-            return Kernel.linear(as_operator(X))
+            return Kernel.linear(self._linear_operator(X))
         if X.shape[0] ** 2 * X.dtype.itemsize <= KERNEL_BYTES:
             return Kernel.from_matrix(self._kernel(X, X))
         return Kernel.from_function(self._kernel, X)
 
     def _diagonal(self, X: Any) -> np.ndarray:
         """``k(x, x)`` for each row."""
-        kernel = self._kernel_function()
+        kernel = self._kernel
         one = isinstance(self.kernel, str) and self.kernel in ("rbf", "laplacian")
 
         def diagonal(rows: slice, X: Any) -> np.ndarray:
@@ -160,19 +183,18 @@ class KernelMixin(FollowedMixin):
         """phi with ``phi(x)^T phi(y)`` near ``k(x, y)``."""
         if self.approximation == "nystroem":
             rows = self._landmark_rows(X, rng)
-            return nystroem(rows, self._kernel_function(), np.arange(rows.shape[0]))
+            some = np.arange(rows.shape[0])
+            return nystroem(rows, self._kernel_function(), some, self._origin)
         if self.kernel != "rbf":
             raise ValueError(
                 f"approximation={self.approximation!r} is for kernel='rbf', not {self.kernel!r}; use "
                 "approximation='nystroem', which takes any kernel"
             )
-        return random_fourier(
-            X.shape[1],
-            self.n_random_features,
-            self.gamma_,
-            rng,
-            orthogonal=self.approximation == "orf",
+        orthogonal = self.approximation == "orf"
+        phi = random_fourier(
+            X.shape[1], self.n_random_features, self.gamma_, rng, orthogonal=orthogonal
         )
+        return replace(phi, origin=self._origin)
 
     def _landmark_rows(self, X: Any, rng: np.random.Generator) -> Any:
         if not isinstance(self.landmarks, str):
@@ -188,37 +210,104 @@ class KernelMixin(FollowedMixin):
         return X.take(chosen) if isinstance(X, RowBlocked) else X[chosen]
 
 
-def kernel_eigenpairs(model: Any, rows: Operator, K: Operator, total: float) -> Subspace:
+def _check_symmetric(K: np.ndarray) -> None:
+    """Refuse a kernel matrix that differs from its transpose by more than rounding, by blocks."""
+    step = block_rows(K.shape[0], K.itemsize)
+    blocks = [slice(i, i + step) for i in range(0, K.shape[0], step)]
+    apart = max(float(np.abs(K[r] - K[:, r].T).max()) for r in blocks)
+    size = max(float(np.abs(K[r]).max()) for r in blocks)
+    if apart > (1e-3 if K.dtype == np.float32 else 1e-6) * size:
+        raise ValueError(
+            f"kernel='precomputed' expects a symmetric matrix, and X differs from X.T by {apart:.1e}; "
+            "give (X + X.T) / 2, or the rows and a kernel"
+        )
+
+
+def kernel_eigenpairs(model: Any, rows: Operator, K: Operator, total: float, X: Any) -> Subspace:
     """Ritz pairs of ``K = X X^T`` on an orthonormal H, explicit whatever the formulation."""
-    N, n = rows.shape[0], model.n_components
+    N, n, eps = rows.shape[0], model.n_components, float(np.finfo(rows.dtype).eps)
     fraction = n is not None and not isinstance(n, Integral)
     s = min(int(n), N) if isinstance(n, Integral) else N
+    energy = K.energy()
     # Centring is exact to this; rows that differ by less are one row.
-    if total <= 100 * float(np.finfo(rows.dtype).eps) * K.energy():
+    if total <= 100 * eps * energy:
         zeros = np.zeros(1 if fraction else s, dtype=rows.dtype)
         H = np.eye(N, len(zeros), dtype=rows.dtype)
-        return Subspace(Ritz(H, zeros, zeros), 0.0, "none", 0)
+        lost = not _all_equal(X)
+        ritz = Ritz(H, zeros, zeros + np.float32(lost))
+        if lost:
+            _warn_of_rounding(model, ritz.residual, rows.dtype)
+        return Subspace(ritz, 0.0, "none", 0)
+    # Solvers square eigenvalues: far from 1 these are brought near it, which is exact by a power of 2.
+    near = 1e-9 < total < 1e9
+    scale = 1.0 if near else 2.0 ** -round(math.log2(total) / 2)
+    view = rows if near else Weighted(rows, rows.asarray(np.full(N, scale)))
     options = {
-        "rows": rows,
+        "rows": view,
         "dense": False,
-        "energy": total,
+        "energy": total * scale**2,
         "solver": model.solver,
         "formulation": model.formulation,
         "tol": model.tol,
         "max_iter": model.max_iter,
         "seed": seed(model.random_state),
     }
-    if fraction:
-        found = growing_subspace(rows.T, float(n) * total, **options)
-    else:
-        found = leading_subspace(rows.T, s, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # told below, with what else is known
+        if fraction:
+            found = growing_subspace(view.T, float(n) * total * scale**2, **options)
+        else:
+            found = leading_subspace(view.T, s, **options)
+    ritz = found.ritz
+    theta, residuals = (
+        (np.asarray(a, dtype=float) / scale**2).astype(rows.dtype)
+        for a in (ritz.theta, ritz.residuals)
+    )
+    found = replace(found, ritz=Ritz(ritz.V, theta, residuals))
+    return _with_rounding(model, found, 2 * eps * (energy - total) / np.sqrt(N))
+
+
+def _with_rounding(model: Any, found: Subspace, rounding: float) -> Subspace:
+    """What was found with the rounding of K in its residuals, and the warning that these deserve.
+
+    Entries of K of size k are off by about eps k, so that its product with a vector is by eps k sqrt(N).
+    That matters where centring takes most of K away; a residual, of the same rounded K, is blind to it.
+    """
+    ritz, eps = found.ritz, float(np.finfo(found.ritz.theta.dtype).eps)
+    name = found.solver.split()[0].rstrip(":")
+    direct = name in ("lapack", "gram")
+    least = max(model.tol, DIRECT_ROUNDING * eps if direct else 0.0)
+    size = norm(ritz.theta)
+    lost = rounding * np.sqrt(len(ritz.theta)) / size if size > 0 else 0.0
+    if lost > DIRECT_ROUNDING * eps:
+        ritz = replace(ritz, residuals=np.hypot(ritz.residuals, rounding).astype(ritz.V.dtype))
+        found = replace(found, ritz=ritz, shortfall=max(found.shortfall, lost**2))
     # An eigendecomposition can miss by more than rounding only where eigenvalues are negative.
-    limit = 5e-3 if "float32" in str(rows.dtype) else 1e-5
-    if found.solver.startswith(("lapack", "gram")) and found.ritz.residual > limit:
+    if direct and ritz.residual > max(5e-3 if eps > 1e-10 else 1e-5, 10 * lost):
         warnings.warn(
-            f"kernel={model.kernel!r} is not symmetric positive semidefinite on this data, and "
-            "components with negative eigenvalues come out as zero; use other parameters, or "
-            "ask for fewer n_components",
+            f"{name} reached a residual of {ritz.residual:.1e}: kernel={model.kernel!r} is not symmetric "
+            "positive semidefinite on this data, and components with negative eigenvalues come out as "
+            "zero; use other parameters, or ask for fewer n_components",
+            ConvergenceWarning,
             stacklevel=outside(),
         )
+    elif 10 * lost > ritz.residual > least:
+        _warn_of_rounding(model, ritz.residual, ritz.V.dtype)
+    else:
+        warn_above(ritz.residual, least, name, None if direct else model.max_iter)
     return found
+
+
+def _warn_of_rounding(model: Any, residual: float, dtype: Any) -> None:
+    warnings.warn(
+        f"kernel={model.kernel!r} hardly differs between the rows of X, so that the rounding of {dtype} "
+        f"leaves a residual of {residual:.1e}, above tol={model.tol:.1e}; use other parameters, such as "
+        "a larger gamma, centre X, or give float64",
+        ConvergenceWarning,
+        stacklevel=outside(),
+    )
+
+
+def _all_equal(X: Any) -> bool:
+    """Whether all rows are the same."""
+    return (X[np.zeros(X.shape[0], dtype=int)] != X).sum() == 0

@@ -9,7 +9,8 @@ import numpy as np
 from array_api_compat import device
 from sklearn.utils.validation import check_is_fitted
 
-from ..linalg import Array, namespace, to_numpy
+from .._memory import ensure
+from ..linalg import Array, namespace, on_gpu, to_numpy
 from ..operators import as_operator
 from ..operators._blocks import dense
 from ..operators.rows import RowBlocked
@@ -37,10 +38,9 @@ class CovarianceMixin:
         covariance : array of shape (n_features, n_features)
         """
         check_is_fitted(self, "components_")
-        V = self.components_
-        xp = namespace(V)
-        excess = xp.clip(self.explained_variance_ - self.noise_variance_, 0.0, None)
-        return (V.T * excess[None, :]) @ V + self.noise_variance_ * self._identity()
+        V, noise = self.components_, self.noise_variance_ * self._identity()
+        excess = namespace(V).clip(self.explained_variance_ - self.noise_variance_, 0.0, None)
+        return (V.T * excess[None, :]) @ V + noise
 
     def get_precision(self) -> Array:
         """The inverse of :meth:`get_covariance`, by the inversion lemma where the noise allows.
@@ -56,11 +56,19 @@ class CovarianceMixin:
             return xp.linalg.pinv(self.get_covariance())
         excess = xp.clip(self.explained_variance_ - noise, 0.0, None)
         shrink = excess / (noise * (excess + noise))
-        return self._identity() / noise - (V.T * shrink[None, :]) @ V
+        rest = self._identity() / noise
+        return rest - (V.T * shrink[None, :]) @ V
 
     def _identity(self) -> Array:
-        V = self.components_
-        return namespace(V).eye(V.shape[1], dtype=V.dtype, device=device(V))
+        V, d = self.components_, self.components_.shape[1]
+        xp = namespace(V)
+        if not on_gpu(V):
+            ensure(
+                3 * d * d * xp.finfo(V.dtype).bits // 8,
+                f"a covariance of {d:,} x {d:,} numbers and its parts",
+                "use components_, explained_variance_ and noise_variance_, which make it up",
+            )
+        return xp.eye(d, dtype=V.dtype, device=device(V))
 
 
 class ProbabilisticMixin(CovarianceMixin):

@@ -13,6 +13,7 @@ from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from .._pairwise import shifted_rows
 from ..linalg import Array
 from ..operators._blocks import as_float
 from ..operators.rows import RowBlocked
@@ -73,7 +74,7 @@ class PreimageMixin:
     features_: Any
     pca_: Any
     _scores: Callable[[Any], np.ndarray]
-    _kernel: Callable[[Any, Any], np.ndarray]
+    _kernel_function: Callable[[], Callable[[Any, Any], np.ndarray]]
     _coefficients: np.ndarray
     _share: np.ndarray
 
@@ -99,7 +100,9 @@ class PreimageMixin:
             few = X.take(some) if isinstance(X, RowBlocked) else X[some]
         self.X_transformed_fit_ = self._scores(few)
         if self.inverse == "ridge":
-            self.dual_coef_ = fit_ridge(self._kernel, self.X_transformed_fit_, few, self.alpha)
+            self.dual_coef_ = fit_ridge(
+                self._kernel_function(), self.X_transformed_fit_, few, self.alpha
+            )
         else:
             self._near = few
 
@@ -123,13 +126,20 @@ class PreimageMixin:
             meta = np.empty((0, d), dtype=dtype)
             return rows.map_blocks(self.inverse_transform, chunks=(rows.chunks[0], d), meta=meta)
         if self.inverse == "ridge":
-            return self._kernel(scores, self.X_transformed_fit_) @ self.dual_coef_
+            return self._kernel_function()(scores, self.X_transformed_fit_) @ self.dual_coef_
         # Rows with the nearest scores are where the iteration starts.
         start = self._near[pairwise_distances_argmin(scores, self.X_transformed_fit_)]
         if self.approximation == "nystroem":
             G = self.features_.root @ self.pca_.inverse_transform(scores).T
-            return fixed_point(self._kernel, G, self.features_.landmarks, start)
+            return self._fixed_point(G, self.features_.landmarks, start)
         G = self._coefficients @ scores.T
         if self.center:
             G = G + self._share[:, None] * (1 - self._coefficients.sum(axis=0) @ scores.T)
-        return fixed_point(self._kernel, G, self.X_fit_, start)
+        return self._fixed_point(G, self.X_fit_, start)
+
+    def _fixed_point(self, G: np.ndarray, rows: np.ndarray, start: np.ndarray) -> np.ndarray:
+        """About the origin: beside a large mean no move of a row would count."""
+        origin = getattr(self, "_origin", None)
+        near = (shifted_rows(A, origin) for A in (rows, start))
+        X = fixed_point(self._kernel_function(), G, *near)
+        return X if origin is None else X + origin

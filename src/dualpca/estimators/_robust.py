@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 
 from ..formulations import robust
-from ..linalg import Array, cross, namespace, norm, orthonormalize, seen, to_numpy
+from ..linalg import (
+    Array,
+    cross,
+    largest,
+    namespace,
+    norm,
+    orthonormalize,
+    seen,
+    to_numpy,
+    total,
+)
 from ..losses import LOSSES, Loss
 from ..operators import Centered, Kernel, Matrix, Operator, Selected, Weighted, centered
 from ..operators.rows import RowBlocked
 from ..operators.shifted import Shifted
 from ..problem import DCProblem
-from ..progress import phase
+from ..progress import phase, stopped
 from ..solvers import IRLS, Anderson
 from ..solvers.solve import as_solver, outside
+from ._data import check_energy
 from ._start import NEAR, Start, typical_size
 from ._subspace import principal_axes, solve_quietly
 from ._univariate import bulk
@@ -35,6 +48,9 @@ ABOVE = 2.0
 
 #: A refit stands where it raises the loss of the fit by no more than this share.
 GUARD = 0.05
+
+#: A refit is not asked for a residual of less than so many eps.
+ROUNDING = 100
 
 #: The parameters that robust estimators share.
 ROBUST_CONSTRAINTS: dict[str, Any] = {
@@ -135,7 +151,12 @@ def fit_rows(
     W by DCA with c fixed (Algorithm 5; 6 where ``dual``, or where base is a kernel), and c as the mean of
     the rows by their weights, which lowers the objective too; until c stays.
     """
-    scales = row_scales(base.row_norms(), normalize, spread)
+    with np.errstate(over="ignore", invalid="ignore"):  # an infinite norm is refused
+        norms = base.row_norms()
+    # A row that is divided by its norm may have any, as long as that is finite.
+    bounded = normalize and largest(norms) < math.inf
+    check_energy(spread * spread if bounded else _energy(norms), base)
+    scales = row_scales(norms, normalize, spread)
     scales = None if scales is None else base.held(scales)[0]
     delta: Array | None = None
     iterations = 0
@@ -169,6 +190,12 @@ def fit_rows(
     return Fit(delta, W, weights, result.residual, iterations)
 
 
+def _energy(norms: Array) -> float:
+    """The sum of squares, whatever the scale."""
+    top = largest(norms)
+    return top * top * total((norms / top) ** 2) if 0 < top < math.inf else top
+
+
 def weighted_mean(problem: DCProblem, scales: Array | None, W: Array) -> tuple[Array, Array]:
     """The mean of the rows by their weights in the loss, and the weights: one pass."""
     found: dict[int, np.ndarray] = {}
@@ -200,8 +227,11 @@ def refit(
     spread: float,
     tol: float,
     seed: int,
-) -> tuple[np.ndarray, Array]:
-    """Mean and principal subspace of the rows that are kept; about ``center`` where it is given."""
+) -> tuple[np.ndarray, Array] | None:
+    """Mean and principal subspace of the rows that are kept; about ``center`` where it is given.
+
+    None where rounding, or slow convergence, leaves the subspace short of ``tol``.
+    """
     if X.spread:  # rows that are dropped stay where they are, and weigh nothing
         chosen, mass = X, X.as_rows(keep if weights is None else keep * weights)
     else:
@@ -214,8 +244,11 @@ def refit(
         view = recentred(chosen, center, spread)
     if mass is not None:
         view = Weighted(view, namespace(mass).sqrt(mass))
-    with phase("refit"):
-        return center, principal_axes(view, s, tol=tol, seed=seed).V
+    tol = max(tol, ROUNDING * float(np.finfo("float32" if "32" in str(X.dtype) else "float64").eps))
+    with phase("refit"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        axes = principal_axes(view, s, tol=tol, seed=seed)
+    return (center, axes.V) if axes.residual <= 1.01 * tol or stopped() else None
 
 
 def mean_loss(

@@ -5,12 +5,14 @@ Vectors there are ``Gamma^T a``; a centre, a basis or a move of the centre is it
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from ..linalg import eigh
 from ..losses import Loss, as_loss
@@ -19,7 +21,14 @@ from ..progress import phase
 from ..solvers.solve import as_solver
 from ._distances import Measured, between
 from ._robust import GUARD, average_loss, fit_rows, row_scales, scaled_loss
-from ._start import as_starts, best_start, number_of_components, spatial_median, typical_size
+from ._start import (
+    as_starts,
+    best_start,
+    by_weight,
+    number_of_components,
+    spatial_median,
+    typical_size,
+)
 from ._subspace import principal_axes, warn_above
 
 #: Rows of the sample that starts see: its kernel matrix is decomposed.
@@ -39,7 +48,7 @@ class Sample:
         """Of the vectors with these coordinates."""
         b = self.back @ v
         A = np.zeros((len(self.share), b.shape[1]))
-        A[self.chosen] = b
+        np.add.at(A, self.chosen, b)  # a row may be there several times
         return A - np.outer(self.share, b.sum(axis=0))
 
 
@@ -63,11 +72,10 @@ def take_coordinates(
     is the same as on the rows themselves, whatever the basis.
     """
     N = K.shape[0]
-    count = min(ROWS, int((mass > 0).sum()))
-    chosen = np.sort(rng.choice(N, count, replace=False, p=mass / mass.sum()))
+    chosen = by_weight(mass, ROWS, rng)
+    count = len(chosen)
     if share is None:
-        share = np.zeros(N)
-        share[chosen] = 1 / count
+        share = np.bincount(chosen, minlength=N) / count
     image = np.asarray(K.rmatmul(K.asarray(share[:, None])).image, dtype=float)[:, 0]
     S = np.asarray(block(chosen), dtype=float)
     rounding = 100 * float(np.finfo(K.dtype).eps) * float(np.abs(np.diagonal(S)).max())
@@ -97,16 +105,20 @@ def measure_kernel(
     """Scores and distances of all rows about ``Gamma^T a`` beside the span of ``Gamma^T A``."""
     view = about(K, a)
     scores = view @ K.rmatmul(K.asarray(A))
-    orthogonal = apart(view.row_norms(), scores)
+    orthogonal = apart(view.row_norms(), scores, K.row_norms())
     floor = 8 * float(np.sqrt(np.finfo(K.dtype).eps)) * spread
     counted = None if weights is None else weights > 0
     return Measured.of(a, A, scores, orthogonal, weights, floor, counted)
 
 
-def apart(norms: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """Distances from the subspace; 0 where the difference of squares is their rounding."""
+def apart(norms: np.ndarray, scores: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Distances from the subspace; 0 where the difference of squares is their rounding.
+
+    ``norms`` are those about the centre, differences themselves of the squares of ``sizes``.
+    """
+    least = np.sqrt(np.finfo(norms.dtype).eps) * np.maximum(8 * norms, 4 * sizes)
     distances = between(norms, scores)
-    return np.where(distances > 8 * np.sqrt(np.finfo(norms.dtype).eps) * norms, distances, 0)
+    return np.where(distances > least, distances, 0)
 
 
 def refit_kernel(
@@ -118,10 +130,17 @@ def refit_kernel(
     tol: float,
     seed: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Centre and principal subspace of the rows of positive mass, as coefficients."""
+    """Centre and principal subspace of the rows of positive mass, as coefficients.
+
+    Equal rows have no axes.
+    """
     a = mass / mass.sum() if share is None else share
     rows: Operator = Weighted(about(K, a), K.asarray(np.sqrt(mass)))
-    with phase("refit"):
+    if rows.energy() <= 100 * float(np.finfo(K.dtype).eps) * float(mass @ K.row_norms() ** 2):
+        return a, np.zeros((K.shape[0], 0))
+    # Rounding may keep it from tol; the loss of the rows tells what it is worth.
+    with phase("refit"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
         ritz = principal_axes(rows.T, s, tol=tol, seed=seed, rows=rows)
     theta = np.asarray(ritz.theta, dtype=float)
     some = theta > 1e-12 * theta[0]  # rows of a lower rank have fewer axes
@@ -186,20 +205,22 @@ def fit_kernel(
     weights = None if plain else mass
     if fit.delta is not None:
         center = center + np.asarray(fit.delta.coefficients, dtype=float)[:, 0]
-    found = measure_kernel(K, center, np.asarray(fit.W.coefficients, dtype=float), weights, spread)
+    # Where all rows that count are the centre any subspace fits them, and an implicit W has no columns.
+    A = fit.W.coefficients if fit.W.shape[1] else sample.coefficients(start.W)
+    found = measure_kernel(K, center, np.asarray(A, dtype=float), weights, spread)
     good = np.asarray(found.orthogonal) <= found.cutoff(model.quantile)
     refitted = False
     if model.refit and not found.flat and (good & (mass > 0)).sum() > 2 * s:
         seed, tol = int(rng.integers(2**31)), min(model.tol, 1e-4)
-        parts = refit_kernel(K, mass * good, s, share=share, tol=tol, seed=seed)
-        new = measure_kernel(K, *parts, weights, spread)
+        a, A = refit_kernel(K, mass * good, s, share=share, tol=tol, seed=seed)
+        new = measure_kernel(K, a, A, weights, spread) if A.shape[1] else found
         scales = row_scales(np.asarray(base.row_norms(), dtype=float), model.normalize, spread)
         typical = 1.0 if model.normalize else spread
         before, after = (
             average_loss(loss, np.asarray(m.orthogonal, dtype=float), scales, typical, mass)
             for m in (found, new)
         )
-        refitted = bool(after <= before + GUARD * abs(before))
+        refitted = new is not found and bool(after <= before + GUARD * abs(before))
         found = new if refitted else found
     return KernelFit(
         found,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from ..linalg import Array, eigh, gram, namespace, norm, orthonormalize, seen, seen_rows, to_numpy
 from ..operators import Centered, Matrix, Operator, Weighted
@@ -57,15 +59,23 @@ class Start:
 
 
 def sample_rows(N: int, d: int, rng: np.random.Generator, weights: Array | None) -> np.ndarray:
-    """Which rows to look at: all, or ROWS of them drawn by their weights."""
-    count = min(N, max(100, min(ROWS, ENTRIES // max(d, 1))))
+    """Which rows to look at, in order: all, or ROWS of them; each as often as its weight says."""
+    most = max(100, min(ROWS, ENTRIES // max(d, 1)))
     if weights is None:
-        return np.sort(rng.choice(N, count, replace=False))
-    some = seen_rows(weights)
-    p = seen(weights).astype(float)
-    return some[
-        np.sort(rng.choice(len(p), min(count, (p > 0).sum()), replace=False, p=p / p.sum()))
-    ]
+        return np.sort(rng.choice(N, min(N, most), replace=False))
+    return seen_rows(weights)[by_weight(seen(weights).astype(float), most, rng)]
+
+
+def by_weight(weights: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
+    """Rows in order, each ``count w_i / sum(w)`` times but for rounding, by systematic sampling.
+
+    ``count`` is the sum of the weights, at least the number that are positive, and at most ``most``:
+    whole weights repeat their rows exactly, equal ones take each row once.
+    """
+    mass, order = float(weights.sum()), rng.permutation(np.flatnonzero(weights > 0))
+    count = min(most, max(len(order), round(mass)))
+    places = (np.arange(count) + 0.5) * (mass / count)
+    return np.sort(order[np.searchsorted(np.cumsum(weights[order]), places, side="right")])
 
 
 def take_sample(
@@ -76,8 +86,9 @@ def take_sample(
     if rows.sparse:
         return Matrix(data.astype(np.float64)), np.zeros(rows.shape[1])
     data = to_numpy(data).astype(np.float64)
-    origin = np.median(data[:: max(1, len(data) // SEEN)], axis=0)
-    return Matrix(data - origin), origin
+    with np.errstate(over="ignore", invalid="ignore"):  # whoever asked looks at the energy
+        origin = np.median(data[:: max(1, len(data) // SEEN)], axis=0)
+        return Matrix(data - origin), origin
 
 
 def as_starts(init: Any, s: int, d: int) -> list[Any]:
@@ -119,7 +130,8 @@ def least_outlying(X: Matrix, h: int, middle: np.ndarray, rng: np.random.Generat
     A, n = X.data, X.shape[0]
     first = rng.integers(0, n, DIRECTIONS)
     second = (first + rng.integers(1, max(n, 2), DIRECTIONS)) % n
-    alone, pairs = first[::2], (first[1::2], second[1::2])
+    # Of few rows many are drawn twice.
+    alone, pairs = np.unique(first[::2]), np.unique([first[1::2], second[1::2]], axis=1)
     U = A[pairs[0]] - A[pairs[1]]
     column = middle[:, None]
     Z = np.concatenate([dense(A[alone] @ A.T) - (A @ column).T, dense(U @ A.T)])
@@ -150,7 +162,9 @@ def principal(X: Operator, s: int, seed: int) -> np.ndarray:
     n, d = X.shape
     if d <= min(n, DIRECT):
         return np.ascontiguousarray(eigh(X.gram())[1][:, :s])
-    return principal_axes(X, s, tol=5e-3, seed=seed, max_iter=50).V
+    with warnings.catch_warnings():  # what a start is worth shows in its objective
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return principal_axes(X, s, tol=5e-3, seed=seed, max_iter=50).V
 
 
 def spatial_median(X: Operator, weights: Any = None, tol: float = 1e-6) -> Array:

@@ -188,7 +188,7 @@ class KernelPCA(
         X = self._kernel_rows(X, reset=True, rows=1 if self.approximation is None else 2)
         self._check_inverse(X)
         rng = np.random.default_rng(seed(self.random_state))
-        self._set_gamma(X, rng)
+        self._look_at(X, rng)
         if self.approximation is None:
             self._fit_exact(X, sample_weight)
         else:
@@ -205,13 +205,13 @@ class KernelPCA(
         Xc: Operator = operator
         if self.center:
             center = operator.rmatmul(self._share[:, None])
-            Xc = Centered(operator, center, center * float(mass.sum()))
+            Xc = Centered(operator, center, center * float(len(mass)) if weights is None else None)
             self._row_mean = center.image[:, 0]
             self._all_mean = float(self._row_mean @ self._share)
         root = np.sqrt(mass)
         rows = Xc if weights is None else Weighted(Xc, root)
         total = rows.energy()
-        found = kernel_eigenpairs(self, rows, operator, total)
+        found = kernel_eigenpairs(self, rows, operator, total, X)
         self.residual_, self.variance_shortfall_ = found.ritz.residual, found.shortfall
         self.solver_, self.n_iter_ = found.solver, found.iterations
         self._set_eigenpairs(found.ritz, total, float(mass.sum()))

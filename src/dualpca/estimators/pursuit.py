@@ -198,6 +198,11 @@ class PrincipalComponentPursuit(
         """L and S of X, in its units."""
         xp = namespace(X)
         largest = float(xp.max(xp.abs(X)))
+        if largest > float(xp.finfo(X.dtype).max) / (2 * math.sqrt(math.prod(X.shape))):
+            raise ValueError(
+                f"X has entries so large, {largest:.1e}, that its singular values may overflow "
+                f"{X.dtype}; divide X by its largest magnitude"
+            )
         # A power of 2 changes no digit, and squares stay in range.
         scale = 2.0 ** math.floor(math.log2(largest)) if largest > 0 else 1.0
         lam = self.lam if self.lam is not None else 1 / math.sqrt(max(X.shape))

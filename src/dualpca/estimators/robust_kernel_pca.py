@@ -172,7 +172,7 @@ class RobustKernelPCA(
         check_number(self.n_components)
         X = self._kernel_rows(X, reset=True, rows=2)
         rng = np.random.default_rng(seed(self.random_state))
-        self._set_gamma(X, rng)
+        self._look_at(X, rng)
         if self.approximation is None:
             self._fit_exact(X, sample_weight, rng)
         else:
@@ -320,9 +320,12 @@ class RobustKernelPCA(
         parts = []
         for rows in self._chunks(X):
             T, inner = self._image(X[rows])
-            size2 = self._diagonal(X[rows]) - 2 * inner + self._center_norm2
-            size = np.sqrt(np.clip(size2, 0.0, None)).astype(T.dtype)
-            parts.append((score_distances(T, self.explained_variance_), apart(size, T)))
+            square = self._diagonal(X[rows])
+            norms, sizes = (
+                np.sqrt(np.clip(a, 0.0, None)).astype(T.dtype)
+                for a in (square - 2 * inner + self._center_norm2, square)
+            )
+            parts.append((score_distances(T, self.explained_variance_), apart(norms, T, sizes)))
         score, orthogonal = zip(*parts, strict=True)
         return np.concatenate(score), np.concatenate(orthogonal)
 

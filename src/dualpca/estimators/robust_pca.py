@@ -79,7 +79,7 @@ class RobustPCA(FollowedMixin, LinearOutliersMixin, CovarianceMixin, ScoresMixin
         Starts see a sample of at most 2000 rows.
     refit : bool
         Flag the rows far from the subspace and replace centre and subspace by those of the others,
-        unless that raises the loss by more than 5 %.
+        unless that raises the loss by more than 5 % or ends short of ``tol``.
     solver : {"auto", "anderson", "dca", "irls", "dual"} or solver
         DCA with Anderson acceleration, DCA (Algorithm 5), IRLS, or DCA on the dual (Algorithm 6), which
         finds the same subspace. "auto" is IRLS where there are at most twice as many features as
@@ -277,8 +277,8 @@ class RobustPCA(FollowedMixin, LinearOutliersMixin, CovarianceMixin, ScoresMixin
                 seed=int(rng.integers(2**31)),
             )
             before = loss(center, fit.W)
-            self.refitted_ = bool(loss(*new) <= before + GUARD * abs(before))
-            found = measured(*new) if self.refitted_ else found
+            if new is not None and loss(*new) <= before + GUARD * abs(before):
+                self.refitted_, found = True, measured(*new)
         self.residual_, self.n_iter_ = fit.residual, fit.iterations
         self._set(found, rows, weights, data.fixed is not None)
         tiny = float(np.finfo(np.float32).tiny)  # weights on a cluster may be float32

@@ -18,6 +18,9 @@ FLAGGED: dict[str, Any] = {"color": VERMILION, "marker": "^", "s": 34, "linewidt
 #: How many rows are drawn of those that are not flagged.
 MAX_POINTS = 10_000
 
+#: The most characters of a name.
+NAME = 48
+
 #: With more points than this, matplotlib's search for the best place of a legend is slow.
 BEST = 2_000
 
@@ -106,7 +109,14 @@ def legend(ax: Axes, points: int = 0) -> None:
             options = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
         elif points > BEST:
             options = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "ncols": 2}
-    ax.legend(fontsize="small", **options)
+    for text in ax.legend(fontsize="small", **options).get_texts():
+        text.set_parse_math(False)  # names may have dollar signs
+        text.set_text(short(text.get_text()))
+
+
+def short(name: str) -> str:
+    """A name, cut where it would take the place of the axes."""
+    return name if len(name) <= NAME else name[: NAME - 1] + "\u2026"
 
 
 def write(
@@ -136,10 +146,11 @@ def write(
     halo = [withStroke(linewidth=2, foreground=rcParams["axes.facecolor"])]
     style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": "small"}
     style |= {"textcoords": "offset points", "annotation_clip": False, "path_effects": halo}
+    style["parse_math"] = False  # names may have dollar signs
     notes = []
     for name, at in zip(names, anchors, strict=True):
         line = {"arrowstyle": "-", "color": "0.5", "linewidth": 0.6, "shrinkB": 2}
-        note: Any = ax.annotate(name, tuple(at), (0.0, 0.0), arrowprops=line, **style)
+        note: Any = ax.annotate(short(name), tuple(at), (0.0, 0.0), arrowprops=line, **style)
         half = unit * _size(note) / 2 + 1
         place = unit * ax.transData.transform(at)
         shifts = np.concatenate([_AROUND * (half + gap) for gap in _GAPS])

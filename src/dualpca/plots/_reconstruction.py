@@ -13,7 +13,7 @@ from array_api_compat import is_array_api_obj
 from sklearn.utils import _safe_indexing
 
 from ..operators import Operator, as_operator, is_streamed
-from ._draw import axes, check_axes
+from ._draw import axes, check_axes, short
 from ._model import estimator_of, host, names_of_rows
 
 #: So many rows are drawn where no others are asked for.
@@ -171,7 +171,9 @@ class ReconstructionDisplay:
         middle_x = width * np.arange(len(self.rows)) + (width - 2) / 2
         middle_y = height * np.arange(len(lines)) + (height - 2) / 2
         long = max(map(len, self.row_names)) > 4
-        ax.set_xticks(middle_x, self.row_names, rotation=90 if long else 0)
+        ax.set_xticks(middle_x, list(map(short, self.row_names)), rotation=90 if long else 0)
+        for tick in ax.get_xticklabels():
+            tick.set_parse_math(False)
         ax.set_yticks(middle_y, [name for name, _, _ in lines])
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)

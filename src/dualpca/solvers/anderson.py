@@ -9,7 +9,7 @@ import numpy as np
 
 from ..linalg import Array, inner
 from ..problem import DCProblem
-from .base import Iterate, Point
+from .base import Iterate, Point, first
 
 __all__ = ["Anderson"]
 
@@ -33,7 +33,7 @@ class Anderson:
 
     def __call__(self, problem: DCProblem, W: Array) -> Iterator[Iterate]:
         step = problem.G.conjugate.subgradient
-        point, past = Point(problem, W), _Past(self.memory)
+        point, past = first(problem, W), _Past(self.memory)
         while True:
             plain = step(point.Z)
             mixed = past.mix(point.W, plain)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from ..linalg import Array, norm, residual
+from ..linalg import Array, max_abs, norm, residual
 from ..problem import DCProblem
 
 #: What stands for a length or an energy of 0.
@@ -44,6 +45,11 @@ class Point:
         return self.pullback[1]
 
     @property
+    def finite(self) -> bool:
+        """Whether Z is, so that a step can be taken."""
+        return math.isfinite(max_abs(self.Z))
+
+    @property
     def objective(self) -> float:
         """``G(W) - F(XW)``."""
         return self.problem.G(self.W) - self.F
@@ -59,10 +65,19 @@ class Point:
         if not (problem.G.rotation_invariant and problem.F.rotation_invariant):
             step = problem.G.conjugate.subgradient(self.Z)
             return norm(step - self.W) / max(norm(self.W), norm(step), TINY)
-        if not problem.is_dual:
-            return residual(self.W, self.Z)
-        # The image H has X^T H = Z, so its own Z is one product away.
-        return residual(self._image[1], problem.X @ problem.dual.F.subgradient(self.Z))
+        W, Z = self.W, self.Z
+        if problem.is_dual:  # the image H has X^T H = Z, so its own Z is one product away
+            W, Z = self._image[1], problem.X @ problem.dual.F.subgradient(Z)
+        value = residual(W, Z)
+        return value if value > 0 or math.isfinite(max_abs(Z)) else math.nan
+
+
+def first(problem: DCProblem, W: Array) -> Point:
+    """The point to start from; an OverflowError where its numbers leave the range of floats."""
+    point = Point(problem, W)
+    if not point.finite:
+        raise OverflowError("X^T dF(XW) at the start is not finite")
+    return point
 
 
 @dataclass(frozen=True)

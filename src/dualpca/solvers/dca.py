@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..linalg import Array, eigh, orthonormalize
+from ..linalg import Array, eigh, max_abs, namespace, orthonormalize
 from ..problem import DCProblem
-from .base import Iterate, Point
+from .base import Iterate, Point, first
 
 __all__ = ["DCA", "IRLS", "SimultaneousIteration"]
 
@@ -18,7 +19,7 @@ class DCA:
 
     def __call__(self, problem: DCProblem, W: Array) -> Iterator[Iterate]:
         step = problem.G.conjugate.subgradient
-        point = Point(problem, W)
+        point = first(problem, W)
         while True:
             point = Point(problem, step(point.Z))
             yield Iterate(point)
@@ -29,7 +30,7 @@ class SimultaneousIteration:
     """``W = Q of the QR of X^T X W`` (Trefethen and Bau, Algorithm 28.3; Theorem 3.11)."""
 
     def __call__(self, problem: DCProblem, W: Array) -> Iterator[Iterate]:
-        point = Point(problem, W)
+        point = first(problem, W)
         while True:
             point = Point(problem, orthonormalize(point.Z))
             yield Iterate(point)
@@ -40,7 +41,8 @@ class IRLS:
     """``W = argmin ||BX - BX W W^T||, B = Diag(weights^{1/2})`` (Appendix D, the IRLS algorithm).
 
     Each step is a full eigendecomposition of ``X^T B^2 X``, where DCA takes one step of subspace
-    iteration: two passes over the data and a d x d matrix.
+    iteration: two passes over the data and a d x d matrix. With fewer rows than columns it is that of
+    ``B X X^T B``, whose eigenvectors U are ``B X W`` up to their lengths.
     """
 
     def __call__(self, problem: DCProblem, W: Array) -> Iterator[Iterate]:
@@ -48,6 +50,19 @@ class IRLS:
         weights = getattr(problem.F, "weights", None)
         if weights is None or X.implicit:
             raise ValueError("IRLS reweights rows: it solves robust formulations of explicit data")
+        wide = s <= X.shape[0] < X.shape[1] and not X.spread
+        K = X.kernel() if wide else None
         while True:
-            W = X.asarray(eigh(X.gram(weights(X @ W)))[1][:, :s])
+            w = weights(X @ W)
+            if K is None:
+                W = X.asarray(_leading(X.gram(w), s))
+            else:
+                b = namespace(w).sqrt(w)[:, None]
+                W = orthonormalize(X.rmatmul(b * X.asarray(_leading(b * K * b.T, s))))
             yield Iterate(Point(problem, W))
+
+
+def _leading(S: Array, s: int) -> Array:
+    if not math.isfinite(max_abs(S)):
+        raise OverflowError("a Gram matrix of X is not finite")
+    return eigh(S)[1][:, :s]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ..linalg import Array, inner, is_implicit, max_abs, namespace, norm
 from ..problem import DCProblem
-from .base import Iterate, Point
+from .base import Iterate, Point, first
 
 __all__ = ["ProximalGradient", "ZeroFPR"]
 
@@ -23,9 +23,17 @@ def _eps(W: Array) -> float:
     return float(namespace(array).finfo(array.dtype).eps)
 
 
-def _require_prox(problem: DCProblem) -> None:
+#: Halvings of the first shift before F is taken to be infinite everywhere.
+HALVINGS = 64
+
+
+def _start(problem: DCProblem, W: Array) -> Point:
     if not problem.G.has_prox:
         raise TypeError(f"{problem.G!r} has no proximal map here; use the 'dca' solver")
+    point = first(problem, W)
+    if math.inf == point.F:  # W may lie outside the domain of a row function
+        point = first(problem, problem.G.prox(W, 1.0))
+    return point
 
 
 def _first_step(point: Point) -> float:
@@ -36,9 +44,13 @@ def _first_step(point: Point) -> float:
     else:
         ones = namespace(W).ones_like(W)
     shifted = Point(point.problem, W + ones)
-    while math.inf == shifted.F:  # outside the domain of a row function: a smaller shift
+    for _ in range(HALVINGS):  # outside the domain of a row function: a smaller shift
+        if math.inf != shifted.F:
+            break
         ones = ones / 2
         shifted = Point(point.problem, W + ones)
+    else:
+        raise OverflowError("F(XW) at the start is infinite")
     size = norm(ones)
     L0 = norm(shifted.Z - point.Z) / size if size > 0 else 0.0
     return 1 / L0 if L0 > 0 else 1.0
@@ -97,8 +109,7 @@ class ProximalGradient:
     minimum_gamma: float = 1e-7
 
     def __call__(self, problem: DCProblem, W: Array) -> Iterator[Iterate]:
-        _require_prox(problem)
-        point = Point(problem, W)
+        point = _start(problem, W)
         gamma = _first_step(point) if self.gamma is None else self.gamma
         while True:
             step = _Step(point, gamma, 1.0)
@@ -134,8 +145,7 @@ class ZeroFPR:
     minimum_gamma: float = 1e-7
 
     def __call__(self, problem: DCProblem, W: Array) -> Iterator[Iterate]:
-        _require_prox(problem)
-        point = Point(problem, W)
+        point = _start(problem, W)
         gamma = self.alpha * _first_step(point) if self.gamma is None else self.gamma
         step = _Step(point, gamma, self.alpha)
         pairs: deque[tuple[Array, Array]] = deque(maxlen=self.memory)
@@ -162,9 +172,10 @@ class ZeroFPR:
         bar, tau = step.bar, 1.0
         for k in range(1, self.max_backtracks + 1):
             point = Point(bar.problem, bar.W + tau * direction) if tau else bar
-            trial = _Step(point, step.gamma, self.alpha)
-            if -math.inf < trial.envelope <= threshold:
-                break
+            if point.finite:
+                trial = _Step(point, step.gamma, self.alpha)
+                if -math.inf < trial.envelope <= threshold:
+                    break
             tau = 0.0 if k >= self.max_backtracks - 1 else tau / 2
         return trial
 

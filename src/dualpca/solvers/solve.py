@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 import warnings
@@ -10,9 +11,19 @@ from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
+import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from ..linalg import Array, is_implicit, namespace, orthonormalize, singular_values
+from ..linalg import (
+    Array,
+    is_implicit,
+    max_abs,
+    namespace,
+    norm,
+    orthonormalize,
+    singular_values,
+)
+from ..operators import Operator
 from ..problem import DCProblem
 from ..progress import printing, reached
 from .anderson import Anderson
@@ -143,6 +154,7 @@ def solve(
     _check(problem, W0, s, tol, max_iter, stop)
     solver = as_solver(solver)
     name = type(solver).__name__
+    begun_at_random = W0 is None
     if W0 is None:
         assert s is not None
         W0 = problem.start(s, random_state)
@@ -162,21 +174,92 @@ def solve(
         )
         return replace(result, W=problem.dual.to_dual(result.W), problem=problem)
 
-    begun, passes = time.perf_counter(), problem.X.passes
+    given: dict[str, Any] = {
+        "tol": tol,
+        "max_iter": max_iter,
+        "stop": stop,
+        "trace": trace,
+        "callback": callback,
+        "verbose": verbose,
+    }
+    # A step of one's own has the scale of the data, and so has what the paper stops at.
+    free = stop == "residual" and getattr(solver, "gamma", None) is None and problem.homogeneous
+    passes = problem.X.passes
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # the numbers are looked at
+        try:
+            found = _iterate(problem, solver, W0, **given, least=_least(problem.X) if free else 0.0)
+        except OverflowError as error:
+            energy = problem.X.energy()
+            scaled = None
+            if free and math.isfinite(energy):
+                scaled = _in_range(problem, solver, W0, energy, given, begun_at_random)
+            if scaled is None:
+                raise ValueError(
+                    f"X is too large or too small for {name}, whose numbers leave the range of "
+                    f"{problem.X.dtype}; divide X by its largest magnitude"
+                ) from error
+            found = replace(scaled, passes=problem.X.passes - passes)
+    if begun_at_random and found.residual == 0 and norm(problem.X @ found.W) == 0:
+        # X W = 0 is a fixed point, which a start that sees something is not.
+        W0 = problem.start(W0.shape[1], random_state, seeing=True)
+        return solve(problem, solver, W0, **given) if max_abs(W0) > 0 else found
+    return found
+
+
+def _in_range(
+    problem: DCProblem,
+    solver: Solver,
+    W0: Array,
+    energy: float,
+    given: dict[str, Any],
+    random: bool,
+) -> Result | None:
+    """The solution from X times a power of 2, of ``||X||_F`` near 1; None where that fails too."""
+    again, t, k = problem.scaled(2.0 ** -round(math.log2(energy) / 2) if energy > 0 else 1.0)
+    try:
+        found = _iterate(again, solver, W0 if random else W0 / t, **given, least=0.0)
+    except OverflowError:
+        return None
+    W = found.W * t
+    records = (
+        replace(record, objective=None if record.objective is None else k * record.objective)
+        for record in found.trace
+    )
+    finite = math.isfinite(max_abs(W))
+    return replace(found, W=W, trace=tuple(records), problem=problem) if finite else None
+
+
+def _iterate(
+    problem: DCProblem,
+    solver: Solver,
+    W0: Array,
+    *,
+    tol: float,
+    max_iter: int,
+    stop: str,
+    trace: bool,
+    callback: Callable[[Record], Any] | None,
+    verbose: int,
+    least: float,
+) -> Result:
+    """:func:`solve` from W0; an OverflowError where numbers overflow, or F falls below ``least``."""
+    begun, passes, name = time.perf_counter(), problem.X.passes, type(solver).__name__
     records: list[Record] = []
     iterate: Iterate
     best: Iterate | None = None
     converged = stopped = False
     with printing(name, verbose):
         for iteration, iterate in enumerate(solver(problem, W0), start=1):
-            if stop == "residual":
-                converged = iterate.point.residual <= tol
-            elif iterate.fixed_point is None:
-                raise ValueError(f"stop='paper' needs a proximal step, which {solver!r} has not")
-            else:
-                converged = iterate.fixed_point <= tol
             size = iterate.point.residual if stop == "residual" else iterate.fixed_point
-            stopped = reached(name.lower(), size or 0.0, tol, problem.X.passes)
+            if size is None:
+                raise ValueError(f"stop='paper' needs a proximal step, which {solver!r} has not")
+            converged = size <= tol
+            # F is known where the residual is; of rows it is infinite also where rounding says so.
+            known = stop == "residual" and problem.homogeneous
+            value = abs(iterate.point.F) if known else least
+            if not (math.isfinite(size) and least <= value < math.inf):
+                raise OverflowError(f"F(XW) is {value} and the residual {size}")
+            stopped = reached(name.lower(), size, tol, problem.X.passes)
             if trace or callback:
                 record = Record(
                     iteration,
@@ -215,6 +298,12 @@ def solve(
         problem,
         stopped,
     )
+
+
+def _least(X: Operator) -> float:
+    """Values below this have lost digits to underflow on the way."""
+    info = np.finfo("float32" if "float32" in str(X.dtype) else "float64")
+    return float(info.smallest_normal / info.eps)
 
 
 def _complete(W: Array) -> Array:

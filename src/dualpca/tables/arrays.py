@@ -1,9 +1,7 @@
-"""npy, npz and Matrix Market files."""
+"""npy and npz files."""
 
 from __future__ import annotations
 
-import gzip
-import io
 import shutil
 import tempfile
 import zipfile
@@ -15,6 +13,7 @@ import scipy.sparse as sp
 from numpy.lib import format as npy_format
 
 from .columns import Header, unnamed
+from .limits import check_columns, check_disk, check_size, check_sparse
 from .origin import Dense, Origin, checked
 from .table import Strings, TableError, listed
 
@@ -39,7 +38,7 @@ class Sparse(Origin):
 
 def nameless(columns: int) -> Header:
     """The header of a matrix without names."""
-    return Header(unnamed(columns), named=False, told=False)
+    return Header(unnamed(check_columns(columns)), named=False, told=False)
 
 
 def npy(file: BinaryIO) -> Origin:
@@ -63,15 +62,21 @@ def npy(file: BinaryIO) -> Origin:
 
 def npz(file: BinaryIO, key: str | None) -> Origin:
     """The matrix of an npz file: the one of that key, a sparse one, or the only one there is."""
+    stored = file.seek(0, 2)
     file.seek(0)
     with zipfile.ZipFile(file) as archive:
         names = [name.removesuffix(".npy") for name in archive.namelist()]
         if key is None and set(names) >= _PARTS:
+            sizes = (archive.getinfo(f"{name}.npy").file_size for name in _PARTS)
+            check_size(sum(sizes), stored, held=True)
             return _sparse(file)
         if key is None:
             key = _only([n for n in names if _dimensions(archive, n) == 2], names)
         elif key not in names:
             raise TableError(f"there is no array {key!r}; --key may be {listed(names)}")
+        size = archive.getinfo(f"{key}.npy").file_size
+        check_size(size, stored)
+        check_disk(size)
         with ExitStack() as stack:
             member = stack.enter_context(archive.open(f"{key}.npy"))
             plain = stack.enter_context(tempfile.TemporaryFile(prefix="dualpca-"))
@@ -104,24 +109,10 @@ def _sparse(file: BinaryIO) -> Origin:
         if make is None:
             raise TableError(f"the sparse matrix has format {kind!r}; save it as CSR")
         shape = tuple(int(size) for size in parts["shape"])
-        matrix = make((parts["data"], parts["indices"], parts["indptr"]), shape=shape)
+        data = parts["data"]
+        check_sparse(shape, data.size)
+        matrix = make((data, parts["indices"], parts["indptr"]), shape=shape)
     return Sparse(matrix, nameless(matrix.shape[1]))
-
-
-def matrix_market(file: BinaryIO) -> Origin:
-    """The matrix of a Matrix Market file, sparse or dense."""
-    from scipy.io import mmread
-
-    file.seek(0)
-    packed = file.read(2) == b"\x1f\x8b"
-    file.seek(0)
-    # From memory: scipy's reader ends the process on a malformed open file, by an abort in C++.
-    content = io.BytesIO(gzip.GzipFile(fileobj=file).read() if packed else file.read())
-    matrix = mmread(content)
-    header = nameless(matrix.shape[1])
-    if not sp.issparse(matrix):
-        return Dense(np.asarray(matrix), header, mapped=False)
-    return Sparse(sp.csr_array(matrix), header)
 
 
 def strings(values: Any) -> Strings:

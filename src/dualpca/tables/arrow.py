@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
@@ -10,8 +10,9 @@ import numpy as np
 
 from ..operators.sources import BLOCK, ArrowSource
 from .columns import Header
+from .limits import check_columns, check_size, check_text
 from .origin import Origin
-from .table import Strings, TableError, module
+from .table import Strings, TableError, module, shown
 
 
 class Arrow(Origin):
@@ -20,30 +21,42 @@ class Arrow(Origin):
     def __init__(self, file: BinaryIO, path: Any, *, parquet: bool) -> None:
         pa, ds = module("pyarrow"), module("pyarrow.dataset")
         self.notes, self._lasting = [], path is not None
+        stored = file.seek(0, 2)
         file.seek(0)
         if not parquet and file.read(6) != b"ARROW1":
             # A stream; of a memory map its columns are views.
             file.seek(0)
-            self._data = pa.ipc.open_stream(pa.memory_map(str(path)) if path else file).read_all()
+            stream = pa.ipc.open_stream(pa.memory_map(str(path)) if path else file)
+            self._data = pa.Table.from_batches(_sound(stream, stored), stream.schema)
         else:
-            kind = ds.ParquetFileFormat() if parquet else ds.IpcFileFormat()
-            if path is None:
-                fragment = kind.make_fragment(pa.PythonFile(file, mode="r"))
-            else:
-                local = module("pyarrow.fs").LocalFileSystem()
-                fragment = kind.make_fragment(str(path), filesystem=local)
-            self._data = ds.FileSystemDataset([fragment], fragment.physical_schema, kind)
+            self._file, self._path = file, path
+            self._data = self._dataset(ds.ParquetFileFormat() if parquet else ds.IpcFileFormat())
+            if not parquet:
+                deque(_sound(self._data.to_batches(batch_readahead=1), stored), maxlen=0)
         schema = self._data.schema
         names = list(schema.names)
         name, count = Counter(names).most_common(1)[0] if names else ("", 1)
         if count > 1:
-            raise TableError(f"{count} columns have the name {name!r}; rename all but one")
+            raise TableError(f"{count} columns have the name {shown(name)}; rename all but one")
         text = frozenset(j for j, column in enumerate(schema) if not _is_number(column.type))
         # pandas writes row names that are not plain counts under such names.
         index = next((j for j, name in enumerate(names) if name.startswith("__index_level_")), None)
         self.header = Header(names, text=text, index=index)
         table = hasattr(self._data, "num_rows")
         self.rows = self._data.num_rows if table else self._data.count_rows()
+        check_columns(len(names))
+        check_size(
+            self.rows * len(names) // 8, stored
+        )  # a bit for a cell: zeros take little in Parquet
+
+    def _dataset(self, kind: Any) -> Any:
+        pa, ds = module("pyarrow"), module("pyarrow.dataset")
+        if self._path is None:
+            fragment = kind.make_fragment(pa.PythonFile(self._file, mode="r"))
+        else:
+            local = module("pyarrow.fs").LocalFileSystem()
+            fragment = kind.make_fragment(str(self._path), filesystem=local)
+        return ds.FileSystemDataset([fragment], fragment.physical_schema, kind)
 
     def _select(self, columns: list[int]) -> Any:
         if hasattr(self._data, "num_rows"):
@@ -65,19 +78,49 @@ class Arrow(Origin):
         return ArrowSource(self._select(features)).dtype
 
     def _strings(self, column: int) -> Strings:
-        pa, chosen = module("pyarrow"), self._select([column])
-        table = chosen if hasattr(chosen, "num_rows") else chosen.to_table()
-        cells, kind = table.column(0), table.column(0).type
+        pa, name = module("pyarrow"), self.header.names[column]
+        cells = self._cells(column, name)
+        kind = cells.type
+        if pa.types.is_dictionary(kind) and pa.types.is_string(kind.value_type):
+            check_text(sum(map(_length, cells.chunks)), 0)
         try:
             return Strings(cells.cast(kind.value_type) if pa.types.is_dictionary(kind) else cells)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise TableError(
-                f"column {self.header.names[column]!r} has type {kind}, which names no rows; choose "
-                "another for --id or --label"
+                f"column {shown(name)} has type {str(kind)[:60]}, which names no "
+                "rows; choose another for --id or --label"
             ) from error
+
+    def _cells(self, column: int, name: str) -> Any:
+        if hasattr(self._data, "num_rows"):
+            return self._data.column(column)
+        ds, types = module("pyarrow.dataset"), module("pyarrow").types
+        data = self._data
+        if isinstance(data.format, ds.ParquetFileFormat) and types.is_string(
+            data.schema.types[column]
+        ):
+            # As it is stored: one long text for many rows is held once.
+            data = self._dataset(ds.ParquetFileFormat(dictionary_columns={name}))
+        return data.to_table(columns=[name]).column(0)
 
     def in_place(self, features: list[int]) -> Any:
         return self._select(features) if self._lasting else None
+
+
+def _sound(batches: Any, stored: int) -> Iterator[Any]:
+    """Batches whose offsets and lengths were checked: pyarrow would read foreign memory by others."""
+    total = 0
+    for batch in batches:
+        batch.validate(full=True)
+        check_size(total := total + batch.nbytes, stored)
+        yield batch
+
+
+def _length(cells: Any) -> int:
+    """Bytes of all texts of an array with a dictionary."""
+    pc = module("pyarrow.compute")
+    lengths = pc.binary_length(cells.dictionary).cast("int64")
+    return pc.sum(lengths.take(cells.indices)).as_py() or 0
 
 
 def _is_number(kind: Any) -> bool:

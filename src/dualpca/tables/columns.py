@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from itertools import islice
 
-from .table import TableError, counted, listed
+from .table import LONG, TableError, counted, listed, shown
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def choose(header: Header, columns: Columns) -> Choice:
         _features(header, columns, apart, dropped, choice)
     if choice.ids and columns.ids is None and header.rows is None:
         name = header.names[choice.ids[0]]
-        choice.notes.insert(0, f"rows are named by column {name!r}, which is not analysed")
+        choice.notes.insert(0, f"rows are named by column {shown(name)}, which is not analysed")
     return choice
 
 
@@ -126,7 +127,7 @@ def _features(
         hits = _match(spec, where)
         if len(hits) == 1 and hits[0] in header.text and hits[0] in kept:
             raise TableError(
-                f"column {names[hits[0]]!r} is text, not numbers; leave it out of --keep, name it "
+                f"column {shown(names[hits[0]])} is text, not numbers; leave it out of --keep, name it "
                 "as --id or --label, or encode it as numbers"
             )
     choice.features = [j for j in kept if j not in header.text]
@@ -218,7 +219,9 @@ def _match(spec: str, where: dict[str, int]) -> list[int]:
 
 
 def _suggestion(name: str, names: Iterable[str]) -> str:
-    lower = {other.lower(): other for other in names}
+    if len(name) > LONG:  # comparing takes the product of the lengths
+        return ""
+    lower = {other.lower(): other for other in islice(names, 10_000) if len(other) <= LONG}
     close = [lower[other] for other in get_close_matches(name.lower(), list(lower), 3)]
     return f" did you mean {' or '.join(repr(other) for other in close)}?" if close else ""
 
@@ -233,7 +236,7 @@ def unique(names: Sequence[str], notes: list[str]) -> list[str]:
             counts[base] = counts.get(base, 1) + 1
             new = f"{base}_{counts[base]}"
         if new != name:
-            odd.append(f"{name!r} (column {j + 1}) is called {new!r}")
+            odd.append(f"{shown(name)} (column {j + 1}) is called {shown(new)}")
         result[new] = None
     if odd:
         notes.append(f"column names that were empty or repeated: {listed(odd, 4)}")

@@ -6,14 +6,14 @@ import bz2
 import codecs
 import gzip
 import io
-import re
-from collections.abc import Collection, Iterator
-from threading import Lock
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from .columns import Header, unique, unnamed
+from .limits import COLUMNS, LONGEST, check_columns, check_line
 from .origin import Again, Origin
 from .sniff import (
     DELIMITERS,
@@ -28,7 +28,8 @@ from .sniff import (
     rows_of,
     text_columns,
 )
-from .table import TableError, module
+from .streams import Feed, Pieces, Recode, Squeeze
+from .table import TableError, listed, module, shown
 
 #: So much of a file decides what its columns are.
 HEAD = 2**20
@@ -36,6 +37,9 @@ HEAD = 2**20
 #: Bytes of text that are parsed at a time. Four times as many take 120 MB more memory (a million
 #: rows of 50 numbers), and no less time.
 _BLOCK = 2**20
+
+#: Rows of more columns are parsed one by one: for each column pyarrow takes 10 KB.
+_WIDE = 2**14
 
 
 class Delimited(Origin):
@@ -88,9 +92,9 @@ class Delimited(Origin):
             stream = bz2.BZ2File(self._file)
         encoding = getattr(self, "_encoding", "utf-8")
         if encoding != "utf-8":
-            stream = io.BufferedReader(_Pieces(stream, _Recode(encoding)), _BLOCK)
+            stream = io.BufferedReader(Pieces(stream, Recode(encoding)), _BLOCK)
         if self._squeezed:
-            stream = io.BufferedReader(_Pieces(stream, _Squeeze()), _BLOCK)
+            stream = io.BufferedReader(Pieces(stream, Squeeze()), _BLOCK)
         return stream
 
     def _head(self, size: int) -> tuple[bytes, bool]:
@@ -105,17 +109,26 @@ class Delimited(Origin):
         """A head of two rows at least, as text; the delimiter on the way."""
         size = HEAD
         while True:
-            texts, whole = {}, True
-            for sign in delimiter or DELIMITERS:
-                self._squeezed = sign == " "
+            signs, texts, whole = delimiter or DELIMITERS, dict[str, str](), True
+            for self._squeezed in dict.fromkeys(sign == " " for sign in signs):
                 head, whole = self._head(size)
                 decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
-                texts[sign] = decoder.decode(head, final=whole)
+                text = decoder.decode(head, final=whole)
+                texts |= {sign: text for sign in signs if (sign == " ") is self._squeezed}
+            if size > COLUMNS:  # lists of cells take more memory than text
+                for sign, text in texts.items():
+                    lines = text.replace("\r", "\n").split("\n")
+                    check_columns(max(line.count(sign) for line in lines))
             self._delimiter = delimiter or delimiter_of(texts, whole, first)
             self._squeezed = self._delimiter == " "
             text = texts[self._delimiter]
             if whole or len(head_rows(text, self._delimiter, whole)) > 1:
                 return text, whole
+            if size >= LONGEST:
+                raise TableError(
+                    f"there are no two rows in the first {size >> 20} MB; is this delimited text? "
+                    "See --format"
+                )
             size *= 8
 
     def _columns(self, found: list[tuple[int, list[str]]], wish: str | bool) -> None:
@@ -143,7 +156,8 @@ class Delimited(Origin):
             names[0], index = "row", 0
         if empty:
             self.notes.append(
-                "left out empty columns without a name: " + ", ".join(str(j + 1) for j in empty)
+                "left out empty columns without a name: "
+                + listed(str(j + 1) for j in sorted(empty))
             )
         if not titled:
             more = f"..x{len(names)}" if len(names) > 1 else ""
@@ -163,7 +177,7 @@ class Delimited(Origin):
     def _rows(self) -> Iterator[tuple[int, list[str]]]:
         lines = io.TextIOWrapper(self._open(), "utf-8-sig", errors="replace", newline="")
         try:
-            rows = rows_of(lines, self._delimiter)
+            rows = rows_of(_ended(lines), self._delimiter)
             yield from (row for row in rows if row[0] > self._skip)
         finally:
             lines.detach()
@@ -171,10 +185,13 @@ class Delimited(Origin):
     def blocks(
         self, features: list[int], texts: list[int]
     ) -> Iterator[tuple[np.ndarray, list[Any]]]:
+        if len(self.header.names) > _WIDE:
+            yield from self._one_by_one(features, texts)
+            return
         pa, csv = module("pyarrow"), module("pyarrow.csv")
         names = [str(j) for j in range(len(self.header.names))]
         wanted = [names[j] for j in dict.fromkeys([*features, *texts])]
-        done, feed = 0, _Feed(self._open())
+        done, feed = 0, Feed(self._open())
         try:
             with csv.open_csv(
                 pa.PythonFile(feed, mode="r"),
@@ -189,7 +206,8 @@ class Delimited(Origin):
                 for batch in reader:
                     block = np.empty((batch.num_rows, len(features)), order="F")
                     for k, j in enumerate(features):
-                        block[:, k] = self._column(batch.column(names[j]), j, done, feed)
+                        where = partial(_down, done, j)
+                        block[:, k] = self._column(batch.column(names[j]), where, feed)
                     yield block, [batch.column(names[j]) for j in texts]
                     done += batch.num_rows
         except pa.ArrowInvalid as error:
@@ -202,14 +220,27 @@ class Delimited(Origin):
         finally:
             feed.close()
 
-    def _column(self, cells: Any, column: int, done: int, feed: _Feed) -> np.ndarray:
-        """The numbers of some cells of a column, NaN where they are missing."""
-        numbers = self._numbers(cells, column, done, feed)
+    def _one_by_one(
+        self, features: list[int], texts: list[int]
+    ) -> Iterator[tuple[np.ndarray, list[Any]]]:
+        pa, expected = module("pyarrow"), len(self.header.names)
+        for done, (line, row) in enumerate(self._rows()):
+            if len(row) != expected:
+                raise _uneven(line, row, expected)
+            cells = pa.array([row[j] for j in features], pa.string())
+            numbers = self._column(cells, partial(_across, done, features))
+            yield numbers[None], [pa.array([row[j]], pa.string()) for j in texts]
+
+    def _column(
+        self, cells: Any, where: Callable[[int], tuple[int, int]], feed: Feed | None = None
+    ) -> np.ndarray:
+        """The numbers of some cells, NaN where they are missing; ``where`` tells row and column."""
+        numbers = self._numbers(cells, where, feed)
         if len(self._na_numbers):  # -999 also where it is written -999.0
             numbers = np.where(np.isin(numbers, self._na_numbers), np.nan, numbers)
         return numbers
 
-    def _numbers(self, cells: Any, column: int, done: int, feed: _Feed) -> np.ndarray:
+    def _numbers(self, cells: Any, where: Any, feed: Feed | None) -> np.ndarray:
         pa, pc = module("pyarrow"), module("pyarrow.compute")
         plain = cells if self._decimal == "." else pc.replace_substring(cells, self._decimal, ".")
         try:
@@ -223,10 +254,12 @@ class Delimited(Origin):
         good = pc.fill_null(pc.match_substring_regex(plain, NUMBER), True)
         bad = pc.index(good, False).as_py()
         if bad >= 0:
-            feed.close()
+            row, column = where(bad)
+            if feed is not None:
+                feed.close()
             raise TableError(
-                f"{self.place(done + bad)}, column {self.header.names[column]!r}: "
-                f"{_short(cells[bad].as_py())} is no number; correct the cell, declare it missing "
+                f"{self.place(row)}, column {shown(self.header.names[column])}: "
+                f"{shown(cells[bad].as_py())} is no number; correct the cell, declare it missing "
                 "with --na, or leave the column out with --drop"
             )
         lower = pc.utf8_lower(plain)
@@ -240,75 +273,29 @@ class Delimited(Origin):
         expected = len(self.header.names)
         for line, row in self._rows():
             if len(row) != expected:
-                return TableError(
-                    f"line {line} has {len(row)} cells where {expected} are expected; correct that "
-                    "line, or give the right --delimiter"
-                )
-        reason = _short(str(error).splitlines()[0])
+                return _uneven(line, row, expected)
+        reason = shown(str(error).splitlines()[0])
         return TableError(f"the text cannot be read ({reason}); check its quotes and --delimiter")
 
 
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 60 else text[:57] + "...")
+def _down(done: int, column: int, cell: int) -> tuple[int, int]:
+    return done + cell, column
 
 
-class _Feed:
-    """What pyarrow reads ahead from in its threads, until it is closed and the file is ours again."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream, self._lock, self.closed = stream, Lock(), False
-
-    def read(self, size: int = -1) -> bytes:
-        with self._lock:
-            return b"" if self.closed else self._stream.read(size)
-
-    def close(self) -> None:
-        with self._lock:
-            self.closed = True
+def _across(row: int, columns: list[int], cell: int) -> tuple[int, int]:
+    return row, columns[cell]
 
 
-class _Pieces(io.RawIOBase):
-    """A stream whose bytes go through a function, piece by piece."""
-
-    def __init__(self, stream: Any, change: Any) -> None:
-        self._stream, self._change, self._ready, self._ended = stream, change, b"", False
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._ready and not self._ended:
-            piece = self._stream.read(2**18)
-            self._ended = not piece
-            self._ready = self._change(piece, self._ended)
-        count = min(len(buffer), len(self._ready))
-        buffer[:count], self._ready = self._ready[:count], self._ready[count:]
-        return count
+def _uneven(line: int, row: list[str], expected: int) -> TableError:
+    return TableError(
+        f"line {line} has {len(row)} cells where {expected} are expected; correct that line, or give "
+        "the right --delimiter"
+    )
 
 
-class _Recode:
-    """Bytes of another encoding in UTF-8."""
-
-    def __init__(self, encoding: str) -> None:
-        self._decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
-
-    def __call__(self, piece: bytes, last: bool) -> bytes:
-        return self._decoder.decode(piece, final=last).encode("utf-8", errors="replace")
-
-
-class _Squeeze:
-    """Runs of spaces and tabs as one space, none at the ends of lines; quoted cells stay."""
-
-    _RUNS = re.compile(rb'("[^"\r\n]*")|[ \t]+')
-    _ENDS = re.compile(rb"^ | (?=\r?$)", re.MULTILINE)
-
-    def __init__(self) -> None:
-        self._kept = b""
-
-    def __call__(self, piece: bytes, last: bool) -> bytes:
-        lines, newline, rest = (self._kept + piece).rpartition(b"\n")
-        if last:
-            lines, newline, rest = self._kept + piece, b"", b""
-        self._kept = rest
-        runs = self._RUNS.sub(lambda run: run[1] or b" ", lines)
-        return self._ENDS.sub(b"", runs) + newline
+def _ended(lines: io.TextIOWrapper) -> Iterator[str]:
+    """Lines, as long as they end."""
+    number = 0
+    while line := lines.readline(LONGEST):
+        check_line(line, number := number + 1)
+        yield line

@@ -10,6 +10,7 @@ import numpy as np
 
 from .arrays import Sparse
 from .columns import Choice
+from .limits import check_text
 from .origin import Again, Origin, described
 from .rows import Rows, Tally, operator
 from .table import Strings, Table, TableError, counted, module
@@ -95,17 +96,21 @@ class Gathering:
         """All blocks, counted and kept; the texts of the rows that are kept."""
         pa = module("pyarrow")
         texts: list[list[Any]] = [[] for _ in self._texts]
-        tally = Tally(self._names, self._origin.place)
+        tally, taken = Tally(self._names, self._origin.place), 0
         for block, found in self._blocks():
             with np.errstate(over="ignore"):  # infinity is counted
                 block = block.astype(self._dtype, copy=False)
             complete = tally.count(block)
             if complete is not None and self._missing == "drop":
-                block, found = block[complete], [cells.filter(complete) for cells in found]
+                block, found = (
+                    block[complete],
+                    [cells.filter(pa.array(complete)) for cells in found],
+                )
             if rows is not None:
                 rows.append(block)
             for kept, cells in zip(texts, found, strict=True):
                 kept.append(cells)
+                check_text(taken := taken + cells.nbytes, self._memory)
             if self._on_rows is not None:
                 self._on_rows(tally.seen, *self._origin.progress(tally.seen))
         self._judge(tally)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, BinaryIO
 
@@ -11,56 +12,60 @@ import scipy.sparse as sp
 
 from .arrays import Sparse, nameless, strings
 from .columns import Header, unique
+from .limits import check_sparse, stored_in
 from .origin import Dense, Origin, opened
-from .table import Strings, TableError, listed, module
+from .table import Strings, TableError, listed, module, shown
+from .tree import NODES, Tree, checked_array, is_group
 
 
 def hdf5(file: BinaryIO, path: Any, key: str | None) -> Origin:
     """The matrix of an HDF5 file."""
     group = module("h5py").File(opened(path, file), "r")
-    origin = _in_group(group, key, lasting=path is not None)
+    try:
+        origin = _in_group(Tree(group, file.seek(0, 2)), key, lasting=path is not None)
+    except BaseException:
+        group.close()
+        raise
     origin.close = group.close  # type: ignore[method-assign]
     return origin
 
 
 def zarr(path: Any, key: str | None) -> Origin:
     """The matrix of a zarr array or group."""
+    stored = stored_in(path)
     root = module("zarr").open(str(path), mode="r")
-    if not _is_group(root):
+    if not is_group(root):
         if key is not None:
             raise TableError(f"the zarr is one array, without --key; {key!r} was asked for")
-        return Dense(root, nameless(root.shape[-1] if root.shape else 0))
-    return _in_group(root, key, lasting=True)
+        return Dense(checked_array(root, stored), nameless(root.shape[-1] if root.shape else 0))
+    return _in_group(Tree(root, stored), key, lasting=True)
 
 
-def _is_group(node: Any) -> bool:
-    return not hasattr(node, "shape")
-
-
-def _in_group(root: Any, key: str | None, *, lasting: bool) -> Origin:
+def _in_group(root: Tree, key: str | None, *, lasting: bool) -> Origin:
     key = (_default(root) if key is None else key).strip("/")
-    if key not in root:
+    node, notes = root.get(key), list[str]()
+    if node is None:
         raise TableError(f"there is nothing under {key!r}; --key may be {listed(_matrices(root))}")
-    node, notes = root[key], list[str]()
-    kind = _sparse_kind(node) if _is_group(node) else None
-    if _is_group(node) and kind is None:
-        inside = [f"{key}/{name}" for name in _matrices(node)]
-        raise TableError(f"{key!r} is a group, not a matrix; --key may be {listed(inside)}")
-    shape = _sparse_shape(node) if kind else tuple(node.shape)
-    header, about = _described(root, key, shape, notes)
-    if kind:
-        make = sp.csr_array if kind == "csr" else sp.csc_array
-        parts = (node[name][:] for name in ("data", "indices", "indptr"))
-        origin: Origin = Sparse(make(tuple(parts), shape=shape), header, about)
+    if not isinstance(node, Tree):
+        header, about = _described(root, key, tuple(node.shape), notes)
+        origin: Origin = Dense(node, header, about, mapped=lasting)
     else:
-        origin = Dense(node, header, about, mapped=lasting)
+        parts = _parts(node)
+        if parts is None:
+            inside = [f"{key}/{name}" for name in _matrices(node)]
+            raise TableError(f"{key!r} is a group, not a matrix; --key may be {listed(inside)}")
+        shape = _sparse_shape(node)
+        check_sparse(shape, parts[0].size)
+        header, about = _described(root, key, shape, notes)
+        make = sp.csc_array if _kind(node).startswith("csc") else sp.csr_array
+        origin = Sparse(make(tuple(part[:] for part in parts), shape=shape), header, about)
     origin.notes.extend(notes)
     return origin
 
 
-def _default(root: Any) -> str:
+def _default(root: Tree) -> str:
     """ "X", as AnnData has it, or the only matrix."""
-    if "X" in root:
+    if root.get("X") is not None:
         return "X"
     found = _matrices(root)
     if len(found) != 1:
@@ -71,32 +76,39 @@ def _default(root: Any) -> str:
     return found[0]
 
 
-def _matrices(root: Any, prefix: str = "", depth: int = 3) -> list[str]:
-    """The paths of what may be a matrix, sparse or dense."""
-    found = []
-    for name in sorted(root.keys()):
-        node = root[name]
-        if _is_group(node):
-            if _sparse_kind(node):
+def _matrices(root: Tree) -> list[str]:
+    """The paths of what may be a matrix, sparse or dense, three groups down at most."""
+    found, waiting, seen = list[str](), [("", root, 3)], 0
+    while waiting:
+        prefix, group, depth = waiting.pop(0)
+        for name in group.names():
+            seen += 1
+            if seen > NODES:  # hard links may go round
+                return sorted(found)
+            node = None
+            with suppress(TableError):  # of one that was not asked for
+                node = group.get(name)
+            if isinstance(node, Tree) and _parts(node) is None:
+                waiting += [(f"{prefix}{name}/", node, depth - 1)] if depth else []
+            elif isinstance(node, Tree) or (node is not None and len(node.shape) == 2):
                 found.append(prefix + name)
-            elif depth:
-                found += _matrices(node, f"{prefix}{name}/", depth - 1)
-        elif len(node.shape) == 2:
-            found.append(prefix + name)
-    return found
+    return sorted(found)
 
 
-def _sparse_kind(node: Any) -> str | None:
-    if any(name not in node for name in ("data", "indices", "indptr")):
-        return None
-    kind = _text(node.attrs.get("encoding-type", node.attrs.get("h5sparse_format", "csr")))
-    return "csc" if kind.startswith("csc") else "csr"
+def _parts(node: Tree) -> tuple[Any, ...] | None:
+    """The arrays of a sparse matrix, None where the group is none."""
+    parts = tuple(node.get(name) for name in ("data", "indices", "indptr"))
+    return None if any(part is None or isinstance(part, Tree) for part in parts) else parts
 
 
-def _sparse_shape(node: Any) -> tuple[int, ...]:
+def _kind(node: Tree) -> str:
+    return _text(node.attrs.get("encoding-type", node.attrs.get("h5sparse_format", "csr")))
+
+
+def _sparse_shape(node: Tree) -> tuple[int, ...]:
     shape = node.attrs.get("shape", node.attrs.get("h5sparse_shape"))
-    if shape is None and "shape" in node:
-        shape = node["shape"][:]
+    if shape is None and (stored := node.get("shape")) is not None:
+        shape = stored[:]
     if shape is None:
         raise TableError(
             "the sparse matrix does not say its shape; save it with the attribute shape"
@@ -105,7 +117,7 @@ def _sparse_shape(node: Any) -> tuple[int, ...]:
 
 
 def _described(
-    root: Any, key: str, shape: tuple[int, ...], notes: list[str]
+    root: Tree, key: str, shape: tuple[int, ...], notes: list[str]
 ) -> tuple[Header, dict[str, Callable[[], Strings]]]:
     """Names of columns and descriptions of rows, where an AnnData file has them and they fit."""
     if len(shape) != 2:
@@ -125,9 +137,9 @@ def _described(
 
 def _frame(node: Any) -> tuple[str, dict[str, Callable[[], Strings]]]:
     """The name of the index of a frame of AnnData, and its columns by name."""
-    if _is_group(node):
+    if isinstance(node, Tree):
         index = _text(node.attrs.get("_index", "_index"))
-        names, get = [name for name in list(node.keys()) if name != "__categories"], _column
+        names, get = [name for name in node.names() if name != "__categories"], _column
     else:  # as versions before 0.7 had them: an array of records
         names, get = list(node.dtype.names or ()), _record
         index = next((name for name in ("index", "_index") if name in names), "")
@@ -139,17 +151,15 @@ def _record(frame: Any, name: str) -> Strings:
     return strings(frame[name])
 
 
-def _column(frame: Any, name: str) -> Strings:
-    node = frame[name]
-    if _is_group(node):
-        if "categories" in node:
-            return _categorical(node["codes"][:], node["categories"])
-        if "values" not in node:
-            raise TableError(f"column {name!r} of obs is of no kind that is known; choose another")
-        return strings(_values(node["values"]))
-    categories = frame.get("__categories")
-    if categories is not None and name in categories:
-        return _categorical(node[:], categories[name])
+def _column(frame: Tree, name: str) -> Strings:
+    node = frame.get(name)
+    codes, words = node, frame.get(f"__categories/{name}")  # as versions before 0.7 had them
+    if isinstance(node, Tree):
+        codes, words, node = node.get("codes"), node.get("categories"), node.get("values")
+    if words is not None and codes is not None:
+        return _categorical(codes[:], words)
+    if node is None:
+        raise TableError(f"column {shown(name)} of obs is of no kind that is known; choose another")
     return strings(_values(node))
 
 

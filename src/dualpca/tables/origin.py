@@ -10,6 +10,7 @@ import numpy as np
 
 from ..operators.sources import BLOCK, float_type, source_of
 from .columns import Header
+from .limits import check_columns
 from .table import Strings, TableError
 
 
@@ -66,6 +67,7 @@ class Dense(Origin):
         self, data: Any, header: Header, about: dict[str, Any] | None = None, *, mapped: bool = True
     ) -> None:
         self.dtype = checked(data.shape, data.dtype)
+        check_columns(data.shape[1])
         self.rows, self.header, self.notes = int(data.shape[0]), header, []
         self._data, self._about, self._mapped = data, about or {}, mapped
 

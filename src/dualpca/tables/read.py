@@ -19,6 +19,7 @@ from .arrow import Arrow
 from .columns import Columns, choose
 from .delimited import Delimited
 from .gather import Gathering, readable
+from .market import matrix_market
 from .origin import Again, Origin
 from .sniff import NA_VALUES
 from .table import Table, TableError
@@ -202,7 +203,13 @@ def _is_stream(mode: int) -> bool:
 def _copied(stream: Any, stack: ExitStack) -> BinaryIO:
     """A stream that can be read once, in a temporary file without a name."""
     file = stack.enter_context(tempfile.TemporaryFile(prefix="dualpca-"))  # noqa: SIM115
-    shutil.copyfileobj(stream, file, 2**20)
+    try:
+        shutil.copyfileobj(stream, file, 2**20)
+    except OSError as error:
+        raise TableError(
+            f"it cannot be copied to the temporary folder {tempfile.gettempdir()!r} "
+            f"({error.strerror or error}); set TMPDIR to a larger disk, or give a file"
+        ) from error
     if file.tell() == 0:
         raise TableError("there is nothing to read; is the command before it right?")
     return file
@@ -231,4 +238,4 @@ def _origin(
         return hierarchy.hdf5(file, path, key)
     if kind == "npz":
         return arrays.npz(file, key)
-    return arrays.npy(file) if kind == "npy" else arrays.matrix_market(file)
+    return arrays.npy(file) if kind == "npy" else matrix_market(file)

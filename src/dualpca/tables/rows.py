@@ -11,7 +11,7 @@ import numpy as np
 
 from ..operators import Blocks
 from ..operators.sources import ArraySource
-from .table import TableError, counted, listed
+from .table import TableError, counted, listed, shown
 
 #: Memory is asked for in steps of so many bytes.
 _STEP = 16 * 2**20
@@ -182,7 +182,7 @@ class Tally:
             row, column = self._first
             raise TableError(
                 f"{counted(self._infinite, 'cell')} infinite or too large, the first in "
-                f"{self._place(row)}, column {self._names[column]!r}; correct the file, drop the "
+                f"{self._place(row)}, column {shown(self._names[column])}; correct the file, drop the "
                 "column with --drop, or declare the value missing with --na"
             )
 
@@ -191,7 +191,7 @@ class Tally:
         if self.cells:
             order = np.argsort(-self._missing, kind="stable")
             worst = (
-                f"{self._names[j]!r} ({self._missing[j]:,})"
+                f"{shown(self._names[j])} ({self._missing[j]:,})"
                 for j in order[self._missing[order] > 0]
             )
             raise TableError(

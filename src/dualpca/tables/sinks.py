@@ -11,8 +11,8 @@ import numpy as np
 from .sniff import NUMBER
 from .table import Strings, TableError, module
 
-#: Text that a spreadsheet may take for a formula.
-_FORMULA = r"^[=+\-@\t\r]"
+#: Text that a spreadsheet may take for a formula; some take the wide signs of Asian scripts too.
+_FORMULA = r"^[=+\-@\t\r\n\x{ff1d}\x{ff0b}\x{ff0d}\x{ff20}]"
 
 
 class Sink(ABC):

@@ -8,6 +8,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from .table import TableError
@@ -20,13 +21,16 @@ NA_VALUES = (
 
 #: A number as it is written in files, the decimal sign being a point; true and false count.
 NUMBER = (
-    r"^[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[iI]nf(?:inity)?|INF(?:INITY)?"
+    r"^[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[iI]nf(?:inity)?|INF(?:INITY)?"
     r"|[nN]a[nN]|NAN)$|^(?:[tT]rue|TRUE|[fF]alse|FALSE)$"
 )
 _NUMBER = re.compile(NUMBER)
 _DECIMAL = {sign: re.compile(rf"[+-]?[0-9]*\{sign}[0-9]+(?:[eE][+-]?[0-9]+)?") for sign in ".,"}
 
 DELIMITERS = "\t;|, "
+
+#: The most rows of a head that are looked at, and the most blank lines one after the other.
+ROWS, BLANK = 100_000, 2**20
 
 
 def encoding_of(head: bytes, whole: bool) -> str:
@@ -42,11 +46,14 @@ def encoding_of(head: bytes, whole: bool) -> str:
 
 def rows_of(lines: Any, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """The rows of a file that are not blank, each with the number of its last line."""
-    reader = csv.reader(lines, delimiter=delimiter)
+    reader, last = csv.reader(lines, delimiter=delimiter), 0
     try:
         for row in reader:
             if row:
-                yield reader.line_num, row
+                last = reader.line_num
+                yield last, row
+            elif reader.line_num > last + BLANK:
+                raise TableError(f"after line {last} there are more than {BLANK:,} blank lines")
     except csv.Error as error:
         raise TableError(
             f"line {reader.line_num} cannot be read ({error}); give the right --delimiter, or "
@@ -60,9 +67,9 @@ def is_number(cell: str, decimal: str = ".") -> bool:
 
 
 def head_rows(text: str, delimiter: str, whole: bool) -> list[tuple[int, list[str]]]:
-    """The whole rows of a head; its last one may have been cut."""
-    rows = list(rows_of(io.StringIO(text, newline=""), delimiter))
-    return rows if whole or len(rows) < 2 else rows[:-1]
+    """The first whole rows of a head; its last one may have been cut."""
+    rows = list(islice(rows_of(io.StringIO(text, newline=""), delimiter), ROWS + 1))
+    return rows if len(rows) < 2 or (whole and len(rows) <= ROWS) else rows[:-1]
 
 
 def delimiter_of(texts: dict[str, str], whole: bool, first: str) -> str:

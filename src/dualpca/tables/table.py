@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 
+#: So many characters of a name or cell are told.
+LONG = 60
+
 
 class TableError(ValueError):
     """A file that cannot be read or written as asked; one line that says what to do."""
@@ -110,9 +113,23 @@ class Table:
 
 def listed(names: Iterable[str], most: int = 6) -> str:
     """Some names in a sentence: "a, b, c and 4 more"."""
-    names = [str(name) for name in names]
+    names = list(names)
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    return ", ".join(_cut(str(name), 3 * LONG) for name in names[:most]) + more
+
+
+def shown(text: Any) -> str:
+    """Text from a file in quotes, cut where it is long."""
+    return repr(_cut(str(text), LONG))
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 3] + "..."
+
+
+def printable(text: str, keep: str = "") -> str:
+    """The text with control characters, which may come from names in files, written out."""
+    return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
 
 
 def counted(number: int, thing: str) -> str:

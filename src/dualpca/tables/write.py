@@ -11,7 +11,7 @@ from typing import Any
 
 from .._files import check_free, written
 from .sinks import Npy, Parquet, Sink, Tabbed, Text, column
-from .table import TableError, listed
+from .table import TableError, listed, printable
 
 _FORMATS: dict[str, Any] = {
     "csv": Text,
@@ -36,7 +36,8 @@ class Writer:
         Without it a file that exists is an error.
     safe : bool, default True
         In csv and tsv, put an apostrophe before text that a spreadsheet would take for a formula: that
-        begins with ``= + - @``, tab or carriage return, and is no number. Numbers are never changed.
+        begins with ``= + - @`` or their wide forms, tab or an end of line, and is no number. Numbers are
+        never changed.
 
     Examples
     --------
@@ -66,7 +67,7 @@ class Writer:
     def __enter__(self) -> Writer:
         self._context: Any
         if self._path is None:
-            self._context = nullcontext(sys.stdout.buffer)
+            self._context = nullcontext(_Terminal() if _seen(self._make) else sys.stdout.buffer)
         else:
             self._context = written(self._path, overwrite=self._overwrite)
         self._raw: Any = self._context.__enter__()
@@ -118,6 +119,21 @@ class Writer:
         if self._packed:
             self._file.close()
         self._raw.flush()
+
+
+def _seen(make: Any) -> bool:
+    """Whether what is written goes to a terminal, as text."""
+    return issubclass(make, Text) and sys.stdout.isatty()
+
+
+class _Terminal:
+    """Standard output, with control characters in names written out: a terminal would obey them."""
+
+    def write(self, content: bytes) -> None:
+        sys.stdout.write(printable(content.decode(), keep="\n\t"))
+
+    def flush(self) -> None:
+        sys.stdout.flush()
 
 
 def write(

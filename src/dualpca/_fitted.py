@@ -1,0 +1,108 @@
+"""Whether a loaded model can work: its parameters, the shapes of its arrays, and one row as a trial."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+
+#: The letters of counts, and the shapes of arrays: N rows, d columns, k components.
+COUNTS = {"n_features_in_": "d", "n_components_": "k", "n_samples_": "N"}
+SHAPES = {
+    **dict.fromkeys(
+        ("mean_", "_mean_rest", "fill_", "center_", "scale_", "feature_names_in_"), "d"
+    ),
+    **dict.fromkeys(("singular_values_", "explained_variance_", "explained_variance_ratio_"), "k"),
+    **dict.fromkeys(("cumulative_variance_ratio_", "n_nonzero_", "eigenvalues_"), "k"),
+    **dict.fromkeys(("score_distances_", "orthogonal_distances_", "outliers_", "weights_"), "N"),
+    **{"components_": "kd", "X_fit_": "Nd", "low_rank_": "Nd", "sparse_": "Nd"},
+}
+NUMBERS = (
+    *("residual_", "variance_shortfall_", "noise_variance_", "agreement_", "gap_", "gamma_"),
+    *("dual_residual_", "score_cutoff_", "orthogonal_cutoff_", "offset_", "n_iter_", "n_passes_"),
+)
+
+#: The most threads that a file may ask for.
+JOBS = 1024
+
+#: A trial row has at most so many numbers where no array of the model has as many.
+TRIAL = 2**20
+
+
+def estimators(model: Any) -> Iterator[Any]:
+    """The model, or those in a pipeline, that have been fitted."""
+    steps = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
+    for step in steps:
+        if isinstance(step, Pipeline):
+            yield from estimators(step)
+        elif hasattr(step, "n_features_in_"):
+            yield step
+
+
+def check_parameters(model: Any) -> None:
+    """A ValueError where parameters of a fitted model are out of range."""
+    for estimator in estimators(model):
+        estimator._validate_params()
+
+
+def check_fitted(model: Any) -> None:
+    """A ValueError where a model from a file could not transform rows."""
+    if isinstance(model, Pipeline):
+        if not model.steps:
+            raise ValueError("the pipeline has no steps")
+        model._validate_steps()
+    check_parameters(model)
+    for estimator in estimators(model):
+        _check_shapes(vars(estimator))
+        if abs(getattr(estimator, "n_jobs", None) or 1) > JOBS:
+            raise ValueError(f"n_jobs={estimator.n_jobs} is more than {JOBS}")
+        _check_by_trial(estimator)
+
+
+def _check_shapes(found: dict[str, Any]) -> None:
+    sizes: dict[str, int] = {}
+    for name, letter in COUNTS.items():
+        if name in found:
+            value = sizes[letter] = found[name]
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < 0:
+                raise ValueError(f"{name} is {value!r}, no count")
+    for name, letters in SHAPES.items():
+        shape = getattr(found.get(name), "shape", None)
+        if found.get(name) is None or (shape == () and name == "center_"):
+            continue
+        expected = tuple(sizes.setdefault(a, n) for a, n in zip(letters, shape or (), strict=False))
+        if shape != expected or len(shape) != len(letters):
+            raise ValueError(f"{name} has shape {shape}, which contradicts the others")
+    if not all(isinstance(name, str) for name in found.get("feature_names_in_", ())):
+        raise ValueError("feature_names_in_ has what is no text")
+    for name in NUMBERS:
+        if name in found and not isinstance(found[name], Real):
+            raise ValueError(f"{name} is {found[name]!r}, no number")
+
+
+def _check_by_trial(model: Any) -> None:
+    """Rows of zeros are mapped to finite scores, and back."""
+    d = int(model.n_features_in_)
+    sizes = [n for v in vars(model).values() for n in getattr(v, "shape", ())]
+    if d > max(TRIAL, *sizes, 0):
+        raise ValueError(f"n_features_in_ is {d}, and no array has as many columns")
+    row = np.zeros((1, d))
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            told = [model.transform(row)]
+            if hasattr(model, "outliers_") and getattr(model, "kernel", "") != "precomputed":
+                told += [*model.distances(row), model.predict(row)]
+            if "components_" in vars(model):
+                told.append(model.inverse_transform(told[0]))
+        except Exception as error:
+            raise ValueError(f"a row cannot be transformed ({error})") from None
+    told = [np.asarray(value) for value in told]  # frames, where set_output asks for them
+    if told[0].ndim != 2 or told[0].shape[0] != 1:
+        raise ValueError(f"a row is transformed to the shape {told[0].shape}")
+    if not all(np.isfinite(value).all() for value in told):
+        raise ValueError("a row of zeros is transformed to numbers that are not finite")
