@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise, product
 from typing import Any
 
 import numpy as np
@@ -145,27 +145,22 @@ class Case:
         return not (self.exact_kernel and self.matrix.startswith("tall"))
 
 
-def sample(n: int, seed: int, *, bulky: bool = False) -> list[Case]:
-    """n cases at random, the values of each factor as often as one another.
+def sample(n: int | None, seed: int, *, bulky: bool = False) -> list[Case]:
+    """n cases at random, or one for each matrix and way where n is None.
 
-    Each factor runs through its values in random order before one comes again; estimators come as
-    often as they have ways. No case comes twice.
+    No pair of these comes twice; precisions, forms and tolerances come as often as one another.
     """
     rng = np.random.default_rng(seed)
 
-    def turns(values: list[Any]) -> Any:
+    def turns(values: tuple[Any, ...]) -> Any:
         while True:
             yield from (values[i] for i in rng.permutation(len(values)))
 
-    names = turns([name for name, matrix in CATALOGUE.items() if bulky or not matrix.bulky])
-    estimators = turns([estimator for estimator, _ in WAYS])
-    ways = {e: turns([options for which, options in WAYS if which is e]) for e, _ in WAYS}
+    names = [name for name, matrix in CATALOGUE.items() if bulky or not matrix.bulky]
+    pairs = list(product(names, WAYS))
     reals, forms, tols = turns(REALS), turns(FORMS), turns(TOLS)
-    cases: dict[Case, None] = {}
-    while len(cases) < n:
-        estimator = next(estimators)
-        options = tuple(next(ways[estimator]).items())
-        case = Case(next(names), estimator, options, next(reals), next(forms), next(tols), seed)
-        if case.feasible:
-            cases[case] = None
-    return list(cases)
+    cases = (
+        Case(name, way, tuple(options.items()), next(reals), next(forms), next(tols), seed)
+        for name, (way, options) in (pairs[i] for i in rng.permutation(len(pairs)))
+    )
+    return list(islice((case for case in cases if case.feasible), n))

@@ -1,13 +1,11 @@
 """Difficult matrices x estimators x solvers x precisions x forms: right, refused or warned of.
 
-A sample of all combinations, another each day: TORTURE_SEED=n repeats one, and a failure names its own.
-TORTURE=1 takes the large sample.
+A sample of all combinations: the large one has every pair of a matrix and a way to fit it, and is another
+each day. TORTURE_SEED=n repeats one, and a failure names its own.
 """
 
 from __future__ import annotations
 
-import datetime
-import os
 import re
 import signal
 import warnings
@@ -17,20 +15,18 @@ import numpy as np
 import pytest
 from cases import sample
 from judge import JUDGES, finite
-from known import marks_of
+from scale import LARGE, SEED
 from sklearn.exceptions import ConvergenceWarning
 
-LARGE = os.environ.get("TORTURE", "") not in ("", "0")
-SEED = int(os.environ.get("TORTURE_SEED") or datetime.date.today().strftime("%Y%m%d"))
-FAST_CASES, LARGE_CASES = 150, 3000
+CASES = None if LARGE else 150
 
 #: Seconds after which a case hangs: an ordinary one, and one of 10^5 to 10^6 rows or columns.
 PATIENCE, LONG_PATIENCE = 30, 120
 
 
 def parameters() -> list:
-    cases = sample(LARGE_CASES if LARGE else FAST_CASES, SEED, bulky=LARGE)
-    return [pytest.param(case, id=str(case), marks=marks_of(case)) for case in cases]
+    cases = sample(CASES, SEED, bulky=LARGE)
+    return [pytest.param(case, id=str(case)) for case in cases]
 
 
 @contextmanager
@@ -61,6 +57,7 @@ def verdict(case) -> str:
             model.fit(data)
         except (ValueError, TypeError) as error:
             refused(case, X, model, error)
+            warned(caught)
             return "refused"
         told = warned(caught)
         finite(model)
