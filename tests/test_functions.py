@@ -490,6 +490,12 @@ def test_power_prox_is_the_root_at_every_scale(p, gamma):
         np.testing.assert_allclose(t + gamma * t**q, v, rtol=1e-13)
 
 
+def test_power_prox_of_a_vanishing_step_is_the_identity():
+    W = np.array([[1e10, -2e10, 0.0]])
+    with np.errstate(over="ignore"):  # of W / gamma
+        np.testing.assert_allclose(Power(4).prox(W, 1e-300), W, rtol=1e-15)
+
+
 @every_function
 def test_indicators_are_zero_wherever_they_are_finite(f, shape):
     assert f.indicator is isinstance(getattr(f, "g", f), Ball)
@@ -616,6 +622,9 @@ def test_functions_without_a_part_are_refused(base, missing):
     parts = dict.fromkeys(METHODS[base])
     complete = type("Complete", (base,), parts)()
     assert isinstance(complete, Function)
+    claims = ("unitarily_invariant", "rotation_invariant", "one_pass", "indicator")
+    assert [getattr(complete, claim) for claim in claims] == [False] * 4  # unless it says so
+    assert base is Norm or complete.has_prox is True  # by Moreau's identity
     del parts[missing]
     with pytest.raises(TypeError, match=missing):
         type("Partial", (base,), parts)()
@@ -734,6 +743,18 @@ def test_pullback_through_a_kernel(f, seed):
     np.testing.assert_allclose(
         Phi.T @ Z.coefficients, Z_dense, rtol=0, atol=1e-7 * (1 + abs(Z_dense).max())
     )
+
+
+@every_seed
+def test_power_2_needs_inner_products_only(seed):
+    """It is unitarily invariant, so that it is defined where the entries of W are not known."""
+    rng = np.random.default_rng(seed)
+    Phi, A = rng.standard_normal((N, 8)), rng.standard_normal((N, S))
+    W, dense = Kernel.from_matrix(Phi @ Phi.T).T @ A, Phi.T @ A
+    f = Power(2)
+    assert close(f(W), f(dense), 1e-12)
+    np.testing.assert_array_equal(f.subgradient(W).coefficients, A)
+    np.testing.assert_allclose(Phi.T @ f.prox(W, 0.3).coefficients, f.prox(dense, 0.3), rtol=1e-12)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -140,6 +140,9 @@ class KnownGram:
     def cross(self, other):
         return self.gram
 
+    def inner(self, other):
+        return float(np.trace(self.gram))
+
 
 @every_kind
 @pytest.mark.parametrize("scale", [1e-150, 1e-3, 1.0, 1e3, 1e150])
@@ -181,11 +184,12 @@ def test_map_singular_values(shape, kind, f, seed):
 
 @every_seed
 @pytest.mark.parametrize("centre", [False, True])
+@pytest.mark.parametrize("size", [1e-3, 1.0])
 @every_map
-def test_map_singular_values_of_implicit_factors(f, centre, seed):
+def test_map_singular_values_of_implicit_factors(f, size, centre, seed):
     rng = np.random.default_rng(seed)
     space = Implicit(rng, centre=centre)
-    Y = space.X.T @ rng.standard_normal((40, 5))
+    Y = space.X.T @ (size * rng.standard_normal((40, 5)))
     U, s, Vt = np.linalg.svd(space.entries(Y), full_matrices=False)
     Z, sigma = map_singular_values(Y, f)
     assert is_implicit(Z)
@@ -471,6 +475,8 @@ def test_norms_of_implicit_factors(seed):
     assert norm(W) == pytest.approx(np.linalg.norm(w), rel=1e-12)
     assert max_abs(W) == norm(W)
     assert norm(W - W) == 0
+    rounding = KnownGram(np.array([[-1e-20]]))  # of a difference of nearly equal factors
+    assert norm(rounding) == 0
 
 
 def test_entries_of_implicit_factors_are_refused():

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from numpy.lib.stride_tricks import as_strided
 
-from dualpca import PCA, Blocks, as_operator, centered
+from dualpca import PCA, Blocks, KernelPCA, PrincipalComponentPursuit, as_operator, centered
 from dualpca import _memory as memory
 
 N = 10**6
@@ -91,3 +91,16 @@ def test_more_components_than_memory_has_room_for_are_refused(solver):
 
 def test_what_numpy_does_not_say_is_left_as_it_is():
     assert memory.refusal(MemoryError("something else")) is None
+
+
+def test_kernel_axes_and_pursuit_that_do_not_fit_are_refused_before_any_work(tmp_path):
+    X = np.broadcast_to(np.float64(1.0), (10**6, 2))
+    for options in ({"n_components": 2, "solver": "lapack"}, {"n_components": None}):
+        with pytest.raises(
+            MemoryError, match=r"kernel matrix and its axes take 16,.* available; give"
+        ):
+            KernelPCA(kernel="rbf", **options).fit(X)
+    path = tmp_path / "large.npy"
+    np.lib.format.open_memmap(path, "w+", float, (10**5, 10**5))  # a hole, on most file systems
+    with pytest.raises(MemoryError, match=r"X of shape .* available; give fewer rows or columns"):
+        PrincipalComponentPursuit().fit(np.load(path, mmap_mode="r"))

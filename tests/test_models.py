@@ -874,3 +874,11 @@ def test_a_pipeline_of_nothing_is_refused(tmp_path):
     tree = {"$": "pipeline", "steps": [], "params": {}}
     with pytest.raises(ModelFileError, match="no steps"):
         load(forged(tmp_path / "model", put("model", tree), {}))
+
+
+def test_sparse_pointers_that_go_back_are_refused(tmp_path):
+    parts = {"data": np.ones(2), "indices": np.arange(2), "indptr": np.array([0, 10**6, 0])}
+    tree = {k: {"$": "array", "tensor": k} for k in parts}
+    X = {"$": "sparse", "class": "csr_array", "shape": [2, 3], **tree}
+    with pytest.raises(ModelFileError, match="pointers"):
+        load(forged(tmp_path / "model", put("model", "fitted", {"X_": X}), parts))

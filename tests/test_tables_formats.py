@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 from dualpca import PCA
 from dualpca.operators import Blocks
 from dualpca.tables import Columns, TableError, Writer, read, write
+from dualpca.tables.probe import check_comes_to_an_end
 from dualpca.tables.tree import _check_codecs
 
 N, D = 300, 6
@@ -815,3 +816,39 @@ def test_one_long_text_for_many_rows_of_parquet_is_refused(tmp_path):
     assert pq.read_schema(path).equals(schema)
     assert path.stat().st_size < 10**6
     harmful(path, "choose another --id")
+
+
+def test_sparse_pointers_that_go_back_are_refused_also_where_they_end_at_0(tmp_path):
+    parts = {"data": np.ones(3), "indices": np.arange(3)}
+    for pointers in ([0, 10**6, 0], [0, 2, 1], [5, 2, 3]):
+        np.savez(tmp_path / "t.npz", **parts, indptr=np.array(pointers), shape=np.array([2, 3]))
+        harmful(tmp_path / "t.npz", "cannot be read")
+
+
+def test_a_damaged_heap_of_strings_does_not_hang(tmp_path, monkeypatch):
+    """An object of no size, after which the HDF5 library looks for the next one at the same place."""
+    path = tmp_path / "damaged.h5"
+    with h5py.File(path, "w") as file:
+        file["X"] = np.eye(5)
+        file.attrs["made by"] = "hand"
+    read(path, key="X")
+    content = bytearray(path.read_bytes())
+    start = content.index(b"GCOL") + 16
+    content[start : start + 16] = bytes(16)
+    path.write_bytes(content)
+    monkeypatch.setattr("dualpca.tables.probe.PATIENCE", 5.0)
+    with pytest.raises(ValueError, match=r"damaged: the HDF5 library does not come to an end"):
+        read(path, key="X")
+    with (
+        path.open("rb") as file,  # as of a pipe
+        pytest.raises(ValueError, match=r"damaged: the HDF5 library does not come to an end"),
+    ):
+        check_comes_to_an_end(file, None)
+
+
+def test_text_of_parquet_that_is_no_utf_8_is_refused(tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"id": ["aeiou"] * 3, "x": [1.0, 2.0, 3.0]}), path, compression="none")
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"aeiou", b"aei\xe6u"))
+    harmful(path, "UTF8")

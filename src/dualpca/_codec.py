@@ -17,7 +17,7 @@ from array_api_compat import is_array_api_obj
 from sklearn.pipeline import Pipeline
 
 from . import estimators, losses, solvers
-from ._fitted import JOBS
+from ._fitted import JOBS, check_compressed
 from ._tensorfile import NAMES
 from .estimators._incremental import Sums
 from .estimators._kernels import KERNELS
@@ -255,7 +255,7 @@ class Decoder:
     def _sparse(self, tree: dict[str, Any]) -> Any:
         parts = tuple(self.value(tree[name]) for name in _SPARSE_PARTS)
         matrix = SPARSE[tree["class"]](parts, shape=tuple(tree["shape"]))
-        matrix.check_format(full_check=True)  # indices out of bounds would read foreign memory
+        check_compressed(matrix)  # indices out of bounds would read foreign memory
         return matrix
 
     def _object(self, tree: dict[str, Any]) -> Any:

@@ -261,7 +261,7 @@ class Power(Function):
         xp = namespace(W)
         v, q = xp.abs(W), float(self.p - 1)
         # t + gamma t^q = v is convex: Newton descends to the root from any point above it.
-        start = xp.where(v < (v / gamma) ** (1 / q), v, (v / gamma) ** (1 / q))
+        start = xp.minimum(v, (v / gamma) ** (1 / q))
         t = newton(
             start, lambda t: t + gamma * t**q - v, lambda t: 1 + gamma * q * t ** (q - 1), v.dtype
         )

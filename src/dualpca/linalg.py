@@ -278,8 +278,6 @@ def orthonormalize(Y: Array) -> Array:
             xp = namespace(sigma)
             keep = int(xp.sum(xp.astype(sigma > 0, xp.int64)))
             Y = Y @ (V[:, :keep] / sigma[None, :keep])
-            if keep == 0:
-                break
         return Y
     return namespace(Y).linalg.qr(Y, mode="reduced")[0]
 
@@ -314,7 +312,7 @@ def fix_signs(V: Array) -> Array:
     """
     xp = namespace(V)
     size = xp.abs(V)
-    tied = size >= (1 - 1e3 * xp.finfo(V.dtype).eps) * xp.max(size, axis=0, keepdims=True)
+    tied = size >= (1 - 1e3 * xp.finfo(V.dtype).eps) * xp.max(size, axis=0)
     first = xp.argmax(xp.astype(tied, xp.int8), axis=0)
     here = xp.arange(V.shape[0], device=device(V))[:, None] == first[None, :]
     value = xp.sum(xp.where(here, V, xp.zeros_like(V)), axis=0)

@@ -162,7 +162,7 @@ def limited(seconds: int):
 #: What no reader of data has any reason to do.
 FORBIDDEN = {
     *("os.system", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "pty.spawn"),
-    *("subprocess.Popen", "pickle.find_class", "marshal.loads", "ctypes.dlopen", "code.__new__"),
+    *("subprocess.Popen", "pickle.find_class", "ctypes.dlopen", "code.__new__"),
     *("socket.connect", "socket.bind", "socket.getaddrinfo", "socket.sendto", "urllib.Request"),
     *("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.chmod", "os.link", "os.symlink"),
     *("shutil.rmtree", "shutil.move", "shutil.copyfile", "shutil.unpack_archive"),

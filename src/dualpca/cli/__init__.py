@@ -14,4 +14,6 @@ def main(arguments: list[str] | None = None) -> None:
         from .run import run
     except ImportError as error:
         sys.exit(f"dualpca: {error.name} is missing; pip install 'dualpca[cli]'")
+    except KeyboardInterrupt:
+        sys.exit(130)
     sys.exit(run(app, sys.argv[1:] if arguments is None else arguments))

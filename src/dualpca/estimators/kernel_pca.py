@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from .._memory import ensure
 from ..features import feature_operator
 from ..linalg import Array
 from ..operators import Centered, Operator, Weighted, is_streamed
@@ -198,6 +199,9 @@ class KernelPCA(
         return self
 
     def _fit_exact(self, X: Any, sample_weight: Any) -> None:
+        if self.solver == "lapack" or not isinstance(self.n_components, Integral):
+            remedy = "give n_components, or approximation='nystroem'"
+            ensure(2 * X.shape[0] ** 2 * X.dtype.itemsize, "the kernel matrix and its axes", remedy)
         operator = self._kernel_operator(X)
         weights = checked_weights(sample_weight, operator)
         mass = np.ones(X.shape[0], dtype=operator.dtype) if weights is None else weights

@@ -15,6 +15,7 @@ from ..operators._blocks import GRAM_FACTOR, as_float
 from ..operators.rows import RowBlocked
 from ._columns import describe, medians, named, refuse
 from ._data import _check_shape, _streamed, check_names
+from ._followed import as_before
 from ._save import SaveMixin
 from ._scaling import Backward, Forward, OutputMixin, apply
 
@@ -98,6 +99,10 @@ class Preprocessor(OutputMixin, SaveMixin, OneToOneFeatureMixin, TransformerMixi
         -------
         self
         """
+        with as_before(self):
+            return self._fitted(X)
+
+    def _fitted(self, X: Any) -> Preprocessor:
         self._validate_params()
         X = self._checked(X, reset=True)
         operator = as_operator(X)

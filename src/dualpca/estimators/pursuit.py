@@ -7,12 +7,14 @@ import warnings
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
 from array_api_compat import device
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
+from .._memory import ensure
 from ..linalg import Array, fix_signs, namespace
 from ..operators import Operator, as_operator
 from ..progress import convergence, stopped
@@ -192,6 +194,10 @@ class PrincipalComponentPursuit(
                 f"X is a {type(X).__name__}, and {type(self).__name__} needs all of X at once; give a "
                 "dense array"
             )
+        shape = getattr(X, "shape", ())
+        if isinstance(X, np.memmap) and reset:
+            size = 5 * math.prod(shape) * X.dtype.itemsize
+            ensure(size, f"X of shape {shape} and the parts of it", "give fewer rows or columns")
         return as_operator(validated(self, X, reset=reset, sparse=False)).todense()
 
     def _pursued(self, X: Array) -> Pursued:

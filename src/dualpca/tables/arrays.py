@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.lib import format as npy_format
 
+from .._fitted import check_compressed
 from .columns import Header, unnamed
 from .limits import check_columns, check_disk, check_size, check_sparse
 from .origin import Dense, Origin, checked
@@ -26,7 +27,7 @@ class Sparse(Origin):
 
     def __init__(self, data: Any, header: Header, about: dict[str, Any] | None = None) -> None:
         self.dtype = checked(data.shape, data.dtype)
-        data.check_format(full_check=True)
+        check_compressed(data)
         self.matrix = sp.csr_array(data).astype(self.dtype, copy=False)
         self.matrix.sum_duplicates()
         self.rows, self.header, self.notes = self.matrix.shape[0], header, []

@@ -73,6 +73,8 @@ class Arrow(Origin):
             stop = start + len(block)
             yield block, [s[start:stop].array for s in strings]
             start = stop
+        if any(len(s) != start for s in strings) or start != self.rows:
+            raise TableError("its columns have different numbers of rows; write it again")
 
     def float_type(self, features: list[int]) -> np.dtype:
         return ArrowSource(self._select(features)).dtype
@@ -84,12 +86,14 @@ class Arrow(Origin):
         if pa.types.is_dictionary(kind) and pa.types.is_string(kind.value_type):
             check_text(sum(map(_length, cells.chunks)), 0)
         try:
-            return Strings(cells.cast(kind.value_type) if pa.types.is_dictionary(kind) else cells)
+            found = Strings(cells.cast(kind.value_type) if pa.types.is_dictionary(kind) else cells)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise TableError(
                 f"column {shown(name)} has type {str(kind)[:60]}, which names no "
                 "rows; choose another for --id or --label"
             ) from error
+        found.array.validate(full=True)  # of Parquet, text may be no UTF-8
+        return found
 
     def _cells(self, column: int, name: str) -> Any:
         if hasattr(self._data, "num_rows"):

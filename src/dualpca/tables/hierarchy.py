@@ -14,12 +14,14 @@ from .arrays import Sparse, nameless, strings
 from .columns import Header, unique
 from .limits import check_sparse, stored_in
 from .origin import Dense, Origin, opened
+from .probe import check_comes_to_an_end
 from .table import Strings, TableError, listed, module, shown
 from .tree import NODES, Tree, checked_array, is_group
 
 
 def hdf5(file: BinaryIO, path: Any, key: str | None) -> Origin:
     """The matrix of an HDF5 file."""
+    check_comes_to_an_end(file, path)
     group = module("h5py").File(opened(path, file), "r")
     try:
         origin = _in_group(Tree(group, file.seek(0, 2)), key, lasting=path is not None)
