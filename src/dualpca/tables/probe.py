@@ -23,7 +23,10 @@ SEARCHED = 2**30
 
 #: Names and strings are what a heap holds; numbers are not read. Errors are for the reader to tell.
 _LOOK = """
-import sys, h5py
+import signal, sys, h5py
+
+if hasattr(signal, "alarm"):  # it ends by itself, whatever becomes of whoever asked
+    signal.alarm(int(sys.argv[2]))
 
 def look(name, node):
     list(node.attrs.values())
@@ -49,21 +52,22 @@ def check_comes_to_an_end(file: BinaryIO, path: Any) -> None:
     if size <= SEARCHED and _sound(file, size):
         return
     where = str(held[0]) if held else f"/{path}"
+    seconds = round(PATIENCE + size / PACE)
     try:
         done = subprocess.run(
-            [sys.executable, "-c", _LOOK, where],
+            [sys.executable, "-c", _LOOK, where, str(seconds)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=PATIENCE + size / PACE,
+            timeout=seconds + 1,
             pass_fds=held,
         )
     except subprocess.TimeoutExpired:
-        raise TableError(
-            "the HDF5 file is damaged: the HDF5 library does not come to an end with it"
-        ) from None
+        done = None
     file.seek(0)
-    if done.returncode < 0:
-        raise TableError(f"the HDF5 file is damaged: the library died of signal {-done.returncode}")
+    if done is None or done.returncode < 0:
+        raise TableError(
+            "the HDF5 file is damaged: the HDF5 library does not come to an end with it, or dies"
+        )
 
 
 def _sound(file: BinaryIO, size: int) -> bool:
