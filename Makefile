@@ -5,7 +5,7 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-lowest torture coverage audit dist race race-quick race-work robust-race reproduce docs lint format clean
+.PHONY: help install demo test test-lowest torture coverage mutants audit dist race race-quick race-work robust-race reproduce docs lint format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ coverage: install ## branch coverage of src/ by all tests and doctests; fails be
 	$(BIN)/python -m coverage run -m pytest -n 2 -q $(ARGS)
 	$(BIN)/python -m coverage combine -q
 	$(BIN)/python -m coverage report
+
+mutants: install ## mutation testing of functions.py and linalg.py; fails where less than 85 % are killed
+	$(BIN)/python tests/mutants.py $(ARGS)
 
 # Without torch, whose old wheels bring gigabytes of CUDA, and without a browser. Old packages meet new
 # ones below them there, which deprecate what they use: that is not ours to mend. Two tests are left out:

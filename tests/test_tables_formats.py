@@ -852,3 +852,8 @@ def test_text_of_parquet_that_is_no_utf_8_is_refused(tmp_path):
     content = path.read_bytes()
     path.write_bytes(content.replace(b"aeiou", b"aei\xe6u"))
     harmful(path, "UTF8")
+
+
+def test_zeros_at_the_end_of_text_are_written(tmp_path):
+    write(tmp_path / "t.parquet", {"id": ["a\0", "b"], "x": [1.0, 2.0]})
+    assert list(read(tmp_path / "t.parquet").ids) == ["a\0", "b"]

@@ -143,7 +143,8 @@ def column(values: Any) -> Any:
     if array.dtype.kind in "bui" or array.dtype in (np.float32, np.float64):
         return pa.array(np.ascontiguousarray(array))
     if array.dtype.kind in "OU":
-        return Strings("" if value is None else str(value) for value in array.tolist()).array
+        # Of the values themselves: arrays of text lose zeros at its end.
+        return Strings("" if value is None else str(value) for value in values).array
     raise TableError(f"a column has dtype {array.dtype}; give text or real numbers")
 
 
