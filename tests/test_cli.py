@@ -81,7 +81,7 @@ def terminal(*arguments, interrupt=None):
         [DUALPCA, *map(str, arguments)], stdin=child, stdout=child, stderr=child, env=environment
     )
     os.close(child)
-    shown, end = b"", time.monotonic() + 100
+    shown, again, end = b"", 0.0, time.monotonic() + 100
     while time.monotonic() < end:
         ready, _, _ = select.select([parent], [], [], 0.2)
         if ready:
@@ -92,9 +92,10 @@ def terminal(*arguments, interrupt=None):
             if not part:
                 break
             shown += part
-            if interrupt is not None and interrupt in shown:
-                process.send_signal(signal.SIGINT)
-                interrupt = None
+        # Python may drop one that falls into a generator's end.
+        if interrupt is not None and interrupt in shown and time.monotonic() > again:
+            process.send_signal(signal.SIGINT)
+            again = time.monotonic() + 5
     code = process.wait(timeout=20)
     os.close(parent)
     return code, shown.decode()

@@ -395,7 +395,7 @@ def test_errstate_reaches_the_thread():
         return np.full((2, 3), 1e308) * 10
 
     X = Blocks([overflow], shapes=[(2, 3)], dtype=float)
-    with pytest.raises(RuntimeWarning, match="overflow"):
+    with np.errstate(over="raise"), pytest.raises(FloatingPointError, match="overflow"):
         list(X.blocks())
     with np.errstate(over="ignore"):
         assert np.isinf(next(iter(X.blocks()))[1]).all()

@@ -261,7 +261,7 @@ def scale_gamma(X: Any) -> float:
             "by its largest magnitude, or give gamma as a number"
         )
     # What is below is the rounding of equal entries.
-    return 1 / (d * variance) if variance > 1e-28 * np.max(means**2) else 1.0
+    return float(1 / (d * variance)) if variance > 1e-28 * np.max(means**2) else 1.0
 
 
 def feature_operator(phi: FeatureMap, X: Any, limit: int = 2**28) -> RowBlocked:

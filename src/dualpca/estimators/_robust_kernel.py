@@ -72,7 +72,12 @@ def take_coordinates(
     is the same as on the rows themselves, whatever the basis.
     """
     N = K.shape[0]
-    chosen = by_weight(mass, ROWS, rng)
+    some = mass[mass > 0]
+    if some.min() == some.max():  # each row once
+        p = mass / mass.sum()
+        chosen = np.sort(rng.choice(N, min(ROWS, len(some)), replace=False, p=p))
+    else:
+        chosen = by_weight(mass, ROWS, rng)
     count = len(chosen)
     if share is None:
         share = np.bincount(chosen, minlength=N) / count

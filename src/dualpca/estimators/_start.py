@@ -72,7 +72,8 @@ def by_weight(weights: np.ndarray, most: int, rng: np.random.Generator) -> np.nd
     ``count`` is the sum of the weights, at least the number that are positive, and at most ``most``:
     whole weights repeat their rows exactly, equal ones take each row once.
     """
-    mass, order = float(weights.sum()), rng.permutation(np.flatnonzero(weights > 0))
+    some = np.flatnonzero(weights > 0)
+    mass, order = float(weights.sum()), rng.choice(some, len(some), replace=False)
     count = min(most, max(len(order), round(mass)))
     places = (np.arange(count) + 0.5) * (mass / count)
     return np.sort(order[np.searchsorted(np.cumsum(weights[order]), places, side="right")])
