@@ -25,6 +25,7 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
+from scale import peak
 
 from dualpca.tables import probe
 
@@ -431,8 +432,7 @@ def main(seed: int, count: int, folder: Path) -> None:
         models_fuzz.forge(random.Random(f"{seed} forged {number}"), path, folder)
         target.run(models_fuzz.use, path, (models_fuzz.ModelFileError,))
     sys.stdout.write(target.told() + "\n")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    sys.stdout.write(json.dumps({"peak": peak}) + "\n")
+    sys.stdout.write(json.dumps({"peak": peak()}) + "\n")
 
 
 if __name__ == "__main__":
