@@ -5,8 +5,21 @@ import pytest
 import scipy.sparse as sp
 from numpy.lib.stride_tricks import as_strided
 
-from dualpca import PCA, Blocks, KernelPCA, PrincipalComponentPursuit, as_operator, centered
+from dualpca import (
+    PCA,
+    Blocks,
+    KernelPCA,
+    PrincipalComponentPursuit,
+    RobustPCA,
+    as_operator,
+    centered,
+)
 from dualpca import _memory as memory
+from dualpca.features import nystroem, random_fourier
+from dualpca.formulations import formulation
+from dualpca.solvers import IRLS
+from dualpca.solvers.chebyshev import Chebyshev
+from dualpca.solvers.krylov import Krylov
 
 N = 10**6
 
@@ -87,6 +100,44 @@ def test_more_components_than_memory_has_room_for_are_refused(solver):
     ):
         model.fit(rows())
     assert not hasattr(model, "components_")
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda X: Krylov()(X, 300, tol=1e-6, seed=0),
+        lambda X: Chebyshev()(X, 300, tol=1e-6, seed=0),
+        lambda X: formulation("l", X).start(300),
+        lambda X: nystroem(np.ones((10**4, 1)), "rbf", slice(None), gamma=1.0),
+        lambda X: random_fourier(10**5, 10**4, 1.0, np.random.default_rng(0)),
+        lambda X: RobustPCA(2, solver="irls").fit(np.broadcast_to(1.0, (10**4, 10**4))),
+        lambda X: RobustPCA(2, solver=IRLS()).fit(np.broadcast_to(1.0, (10**4, 10**4))),
+    ],
+)
+def test_blocks_that_do_not_fit_are_refused_before_a_row_is_read(ask, monkeypatch):
+    monkeypatch.setattr(memory, "available", lambda: 2**30)
+    X = Blocks([unread], shapes=[(N, N)], dtype=float)
+    with pytest.raises(MemoryError, match=r" take [\d,]+ bytes .* available; (ask|take)"):
+        ask(X)
+
+
+@pytest.mark.parametrize("room", [1, 60, 10**9])
+def test_a_basis_shrinks_to_the_memory_there_is_and_the_digits_stay(room, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = np.linalg.qr(rng.standard_normal((400, 300)))[0] * 0.98 ** np.arange(300)
+    vectors = []
+    zeros = np.zeros
+
+    def counted(shape, **options):
+        vectors.append(shape[0])
+        return zeros(shape, **options)
+
+    monkeypatch.setattr("dualpca.solvers.krylov.SMALL", 0)
+    monkeypatch.setattr("dualpca.solvers.krylov.available", lambda: 2 * room * 300 * 8)
+    monkeypatch.setattr("array_api_compat.numpy.zeros", counted)
+    found = Krylov(block=4)(as_operator(X), 5, tol=1e-10, seed=0)
+    np.testing.assert_allclose(np.sqrt(found.theta), 0.98 ** np.arange(5), rtol=1e-12)
+    assert max(vectors) <= max(room, 5 + 4 * 4) + 2 * 4
 
 
 def test_what_numpy_does_not_say_is_left_as_it_is():

@@ -8,12 +8,19 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from .linalg import Array, on_gpu
+
 #: What takes fewer bytes is not looked at: asking the system takes longer than a small product.
 SMALL = 2**26
 
 
-def ensure(nbytes: int, what: str, remedy: str) -> None:
-    """Refuse what takes more bytes than there are; ``what`` is a plural, the ``remedy`` a request."""
+def ensure(nbytes: int, what: str, remedy: str, beside: Array | None = None) -> None:
+    """Refuse what takes more bytes than there are; ``what`` is a plural, the ``remedy`` a request.
+
+    ``beside`` is an array of the kind that it will be: a GPU's own errors have the number of bytes.
+    """
+    if beside is not None and on_gpu(beside):
+        return
     if nbytes < SMALL or (left := available()) is None or nbytes <= left:
         return
     raise MemoryError(

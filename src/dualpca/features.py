@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from numpy.random import Generator
 from sklearn.cluster import kmeans_plusplus
 
+from ._memory import ensure
 from ._pairwise import (
     again,
     distances,
@@ -88,6 +89,8 @@ def nystroem(
     name = getattr(name, "__name__", name)
     kernel = partial(pairwise, metric=kernel, **params) if isinstance(kernel, str) else kernel
     Z = as_float(rows_of(X)[landmarks])
+    what = f"the kernel of {Z.shape[0]:,} landmarks and its root"
+    ensure(24 * Z.shape[0] ** 2, what, "ask for fewer n_landmarks")
     near = shifted_rows(as_float64(Z), origin)
     K = np.asarray(kernel(near, near), dtype=np.float64)
     theta, V = scipy.linalg.eigh((K + K.T) / 2)
@@ -142,6 +145,8 @@ def random_fourier(
     True
     """
     m = (D + 1) // 2
+    what = f"frequencies of {d:,} columns, {m:,} of them,"
+    ensure(16 * d * m, what, "ask for fewer n_random_features, or give fewer columns")
     G = rng.standard_normal((d, m))
     if orthogonal:  # the signs of the columns, which QR fixes, do not show in phi phi^T
         Q = [np.linalg.qr(G[:, i : i + d])[0] for i in range(0, m, d)]

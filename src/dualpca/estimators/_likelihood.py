@@ -10,7 +10,7 @@ from array_api_compat import device
 from sklearn.utils.validation import check_is_fitted
 
 from .._memory import ensure
-from ..linalg import Array, namespace, on_gpu, to_numpy
+from ..linalg import Array, namespace, to_numpy
 from ..operators import as_operator
 from ..operators._blocks import dense
 from ..operators.rows import RowBlocked
@@ -62,12 +62,12 @@ class CovarianceMixin:
     def _identity(self) -> Array:
         V, d = self.components_, self.components_.shape[1]
         xp = namespace(V)
-        if not on_gpu(V):
-            ensure(
-                3 * d * d * xp.finfo(V.dtype).bits // 8,
-                f"a covariance of {d:,} x {d:,} numbers and its parts",
-                "use components_, explained_variance_ and noise_variance_, which make it up",
-            )
+        ensure(
+            3 * d * d * xp.finfo(V.dtype).bits // 8,
+            f"a covariance of {d:,} x {d:,} numbers and its parts",
+            "use components_, explained_variance_ and noise_variance_, which make it up",
+            V,
+        )
         return xp.eye(d, dtype=V.dtype, device=device(V))
 
 

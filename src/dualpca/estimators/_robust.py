@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 
+from .._memory import ensure
 from ..formulations import robust
 from ..linalg import (
     Array,
@@ -272,6 +273,16 @@ def average_loss(
     epsilon = 1e-3 * typical if loss.singular else 0.0
     values = loss.psi((residuals**2 + epsilon**2) / loss.c**2)
     return float(np.average(values, weights=mass))
+
+
+def ensure_room(solver: Any, X: Operator) -> None:
+    """Refuse a Gram matrix of IRLS that memory has no room for before a start is looked for."""
+    n = X.shape[1] if X.spread else min(X.shape)
+    if solver == "irls" or isinstance(solver, IRLS):
+        what = f"a Gram matrix of {n:,} x {n:,} and its eigenvectors"
+        ensure(
+            16 * n * n, what, "take another solver, such as 'anderson'", X.asarray(np.zeros((1, 1)))
+        )
 
 
 def robust_solver(solver: Any, s: int, d: int) -> tuple[Any, bool]:

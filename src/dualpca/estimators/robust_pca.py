@@ -22,6 +22,7 @@ from ._prepare import prepare
 from ._robust import (
     GUARD,
     ROBUST_CONSTRAINTS,
+    ensure_room,
     fit_rows,
     mean_loss,
     recentred,
@@ -225,6 +226,7 @@ class RobustPCA(FollowedMixin, LinearOutliersMixin, CovarianceMixin, ScoresMixin
         """
         data = prepare(self, X, sample_weight)
         rows, weights, sample, rng = data.rows, data.weights, data.sample, data.rng
+        ensure_room(self.solver, rows)
         with phase("start"):
             s = number_of_components(self.n_components, sample, data.about, rng)
             starts = as_starts(self.init, s, rows.shape[1])

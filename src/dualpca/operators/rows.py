@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array
 
 from .._memory import ensure
-from ..linalg import Array, on_gpu
+from ..linalg import Array
 from ..progress import reading
 from ._blocks import (
     GRAM_FACTOR,
@@ -211,8 +211,7 @@ class RowBlocked(Operator):
         )
 
     def _ensure(self, nbytes: int, what: str, remedy: str) -> None:
-        if not on_gpu(self.asarray(np.zeros((1, 1)))):  # its own errors have the number of bytes
-            ensure(nbytes, what, remedy)
+        ensure(nbytes, what, remedy, self.asarray(np.zeros((1, 1))))
 
     def asarray(self, values: Any) -> Array:
         return np.asarray(values, dtype=self.dtype)

@@ -15,6 +15,7 @@ import numpy as np
 from array_api_compat import device
 
 from .. import progress
+from .._memory import ensure
 from ..linalg import Array, invert_lower, namespace, orthonormalize, standard_normal, to_numpy
 from ..operators import Operator
 from ..operators.tf32 import matmul_precision
@@ -94,9 +95,11 @@ class Chebyshev:
     def _run(
         self, A: Operator, s: int, tol: float, seed: int, fast: Operator, probe: Array
     ) -> Filtered:
-        n = A.shape[1]
+        n, width = A.shape[1], columns(s, A.shape[1])
+        what = f"4 blocks of {width:,} vectors of {n:,} numbers, for {s:,} components,"
+        ensure(4 * n * width * probe.dtype.itemsize, what, "ask for fewer components", probe)
         eps = float(namespace(probe).finfo(probe.dtype).eps)
-        P = fast.sweep(standard_normal((n, columns(s, n)), fast.asarray(probe), seed))
+        P = fast.sweep(standard_normal((n, width), fast.asarray(probe), seed))
         steps, most, before, last = 1, FIRST, math.inf, math.inf
         sure, same = False, str(fast.dtype) == str(A.dtype)
         while True:

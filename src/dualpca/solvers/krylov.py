@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from array_api_compat import device, is_numpy_array
 
-from ..linalg import Array, column_norms, namespace, norm, to_numpy
+from .._memory import SMALL, available, ensure
+from ..linalg import Array, column_norms, namespace, norm, on_gpu, to_numpy
 from ..operators import Operator
 from ..progress import reached
 from .certificate import relative_shortfall, shortfall_bound, unseen
@@ -80,7 +81,7 @@ class Krylov:
         where ``tol`` is loose.
     basis : int, optional
         The most vectors kept; beyond it a thick restart keeps the best half. Memory is
-        ``min(N, d) * basis`` numbers.
+        ``min(N, d) * basis`` numbers: by default half of what is available at most.
     verify : bool
         Near convergence, inject fresh random vectors and go two more steps, until the captured variance
         rises by no more than the certificate: a block finds at most ``block`` copies of a repeated
@@ -144,9 +145,11 @@ class _Run:
             start = A.asarray(self.rng.standard_normal((self.n, self.b)))
         self.xp = namespace(start)
         self.eps = float(self.xp.finfo(start.dtype).eps)
-        wanted = options.basis or max(2 * s, s + 40 * self.b)
-        self.limit = min(self.n, max(wanted, s + 4 * self.b))
+        self.limit = min(self.n, max(options.basis or self._room(start), s + 4 * self.b))
         width = min(self.n, self.limit + max(2 * self.b, start.shape[1]))
+        what = f"{width:,} vectors of {self.n:,} numbers, for {s:,} components,"
+        nbytes = width * self.n * start.dtype.itemsize + 8 * width**2
+        ensure(nbytes, what, "ask for fewer components", start)
         # Basis vectors lie one behind the other, so that any number of them is one matrix.
         self.V = self.xp.zeros((width, self.n), dtype=start.dtype, device=device(start)).T
         self.T = np.zeros((width, width))
@@ -156,6 +159,14 @@ class _Run:
         self.lost = 0.0  # what images were cut by, in the Frobenius norm
         self.next = self._orthonormal(start, norm(start))[0]
         self.lost = 0.0  # a start may be cut
+
+    def _room(self, start: Array) -> int:
+        """Vectors to keep: more save passes, as long as they take half of the memory at most."""
+        wanted = max(2 * self.s, self.s + 40 * self.b)
+        nbytes = self.n * start.dtype.itemsize
+        if wanted * nbytes < SMALL or on_gpu(start) or (left := available()) is None:
+            return wanted
+        return min(wanted, left // (2 * nbytes))
 
     def _block(self, start: Array | None) -> int:
         probe = self.A.asarray(np.zeros((1, 1))) if start is None else start
