@@ -579,6 +579,13 @@ def test_each_class_has_its_colour_and_its_points(model, kind):
     assert len({tuple(of_class.get_facecolor()[0]) for of_class in classes}) == 3
 
 
+def test_dollar_signs_in_names_are_not_read_as_formulas(model):
+    names = [r"$\frac{$", "$x$", r"US$ $\undefined$"]
+    display = ScoresDisplay.from_estimator(model, rows(), labels=np.resize(names, 80))
+    display.figure_.draw_without_rendering()  # where a formula would be set
+    assert [name.rpartition(" (")[0] for name in legend(display.ax_)[:3]] == sorted(names)
+
+
 def test_rare_classes_share_a_colour():
     y = np.concatenate([np.repeat(np.arange(9), 8), [20, 21, 22, 20, 21, 22, 23, 24]])
     display = ScoresDisplay(rows()[:, :2], labels=y)

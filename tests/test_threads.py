@@ -2,10 +2,11 @@
 
 import threading
 
+import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from dualpca.operators import _blocks
+from dualpca.operators import _blocks, as_operator
 from dualpca.operators._blocks import one_blas_thread
 
 
@@ -58,3 +59,23 @@ def test_one_blas_thread_within_itself(three_threads):
             assert set(blas()) == {1}
         assert set(blas()) == {1}
     assert set(blas()) == {3}
+
+
+def test_what_another_thread_forgets_is_not_returned_as_none():
+    X = as_operator(np.arange(12.0).reshape(4, 3))
+
+    class Forgetful(type(X)):
+        """Between two looks at what is kept, another thread has dropped it."""
+
+        def __getattribute__(self, name):
+            value = super().__getattribute__(name)
+            if name in ("_norms", "_moments"):
+                super().__setattr__(name, None)
+            return value
+
+    norms, (sums, energy) = X.row_norms(), X.column_sums(keep=True)
+    X.__class__ = Forgetful
+    np.testing.assert_array_equal(X.row_norms(), norms)
+    np.testing.assert_array_equal(X.column_sums()[0], sums)
+    X._moments = sums, energy, True
+    assert X.energy() == energy
