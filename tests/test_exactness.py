@@ -11,7 +11,7 @@ from dualpca.estimators._plan import costs, plan
 from dualpca.operators import Weighted, centered
 from dualpca.operators._blocks import THREADED, row_parts
 from dualpca.operators.rows import RowBlocked
-from dualpca.solvers.direct import GRAM_ROUNDING
+from dualpca.solvers.direct import growth
 from dualpca.solvers.krylov import CAUTION, LOOSE, Krylov
 from dualpca.solvers.truncated import MIXED_TOL, by_krylov, mixed_scale
 
@@ -191,7 +191,29 @@ def test_rounding_of_a_float32_gram_matrix_is_within_its_bound(name):
     exact = X.gram()
     error = np.linalg.norm(X.gram(single=True) - exact, 2)
     size = np.sqrt(np.linalg.norm(exact, 2) * np.trace(exact))
-    assert 0 < error <= GRAM_ROUNDING * np.finfo(np.float32).eps * size
+    assert 0 < error <= growth(X) * np.finfo(np.float32).eps * size
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array, sp.csc_array])
+@pytest.mark.parametrize("real", [np.float32, np.float64])
+def test_long_sums_of_a_gram_matrix_round_within_their_bound(kind, real):
+    A = (np.random.default_rng(0).standard_normal((200_000, 5)) + 1).astype(real)
+    exact = sum(block.T @ block for block in np.split(A.astype(np.longdouble), 100))
+    X = as_operator(kind(A))
+    single = kind is np.asarray and real is np.float32
+    error = np.linalg.norm((X.gram(single=single) - exact).astype(float), 2)
+    exact = exact.astype(float)
+    size = np.sqrt(np.linalg.norm(exact, 2) * np.trace(exact))
+    assert error <= growth(X) * np.finfo(real if single else float).eps * size
+
+
+def test_what_is_taken_out_of_a_sparse_gram_matrix_is_in_the_residual():
+    A = np.random.default_rng(0).standard_normal((100_000, 12)) * 0.7 ** np.arange(12) + 3
+    model = PCA(3, solver="gram", tol=1e-9).fit(sp.csr_array(A))
+    A = (A - A.mean(axis=0, dtype=np.longdouble)).astype(float)
+    V = model.components_.T
+    Z = A.T @ (A @ V)
+    assert np.linalg.norm(Z - V @ (V.T @ Z)) <= model.residual_ * np.linalg.norm(Z)
 
 
 def test_the_plan_is_the_cheapest_and_says_why():

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from .linalg import Array, on_gpu
+from .linalg import Array, namespace, on_gpu
 
 #: What takes fewer bytes is not looked at: asking the system takes longer than a small product.
 SMALL = 2**26
@@ -27,6 +27,11 @@ def ensure(nbytes: int, what: str, remedy: str, beside: Array | None = None) -> 
         f"{what} take {nbytes:,} bytes ({_short(nbytes)}), and {left:,} ({_short(left)}) are "
         f"available; {remedy}"
     )
+
+
+def itemsize(A: Array) -> int:
+    """Bytes of one number of an array, whatever its library."""
+    return int(namespace(A).finfo(A.dtype).bits) // 8
 
 
 def refusal(error: MemoryError) -> str | None:

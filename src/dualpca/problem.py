@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ._memory import ensure
+from ._memory import ensure, itemsize
 from .functions import Ball, Function, HalfSquare, Norm, Power, Spectral
 from .linalg import Array, orthonormalize
 from .operators import Operator, Weighted
@@ -125,7 +125,7 @@ class DCProblem:
         rows = self.X.shape[0] if self.X.implicit else self.X.shape[1]
         what = f"3 iterates of {rows:,} x {s:,} numbers"
         beside = self.X.asarray(np.zeros((1, 1)))
-        ensure(3 * rows * s * beside.dtype.itemsize, what, "ask for fewer components", beside)
+        ensure(3 * rows * s * itemsize(beside), what, "ask for fewer components", beside)
         W = self.X.asarray(rng.standard_normal((rows, s)))
         W = orthonormalize(self.X.T @ W if self.X.implicit else W)
         W = self.X.sweep(W) if seeing else W

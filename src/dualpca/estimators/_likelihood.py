@@ -9,7 +9,7 @@ import numpy as np
 from array_api_compat import device
 from sklearn.utils.validation import check_is_fitted
 
-from .._memory import ensure
+from .._memory import ensure, itemsize
 from ..linalg import Array, namespace, to_numpy
 from ..operators import as_operator
 from ..operators._blocks import dense
@@ -63,7 +63,7 @@ class CovarianceMixin:
         V, d = self.components_, self.components_.shape[1]
         xp = namespace(V)
         ensure(
-            3 * d * d * xp.finfo(V.dtype).bits // 8,
+            3 * d * d * itemsize(V),
             f"a covariance of {d:,} x {d:,} numbers and its parts",
             "use components_, explained_variance_ and noise_variance_, which make it up",
             V,

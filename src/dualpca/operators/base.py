@@ -43,6 +43,11 @@ class Operator(ABC):
         return self.shape[0] * self.shape[1]
 
     @property
+    def sparse(self) -> bool:
+        """Whether the blocks are sparse, so that subtracting from them would densify."""
+        return False
+
+    @property
     def spread(self) -> bool:
         """Whether the rows are spread over a cluster, where what has as many rows stays."""
         return False
@@ -150,6 +155,10 @@ class View(Operator):
     @property
     def entries(self) -> int:
         return self.X.entries
+
+    @property
+    def sparse(self) -> bool:
+        return self.X.sparse
 
     @property
     def spread(self) -> bool:

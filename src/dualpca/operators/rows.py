@@ -63,11 +63,6 @@ class RowBlocked(Operator):
         """``(rows, block)`` in order, the block dense or sparse and of the operator's dtype."""
 
     @property
-    def sparse(self) -> bool:
-        """Whether the blocks are sparse, so that subtracting from them would densify."""
-        return False
-
-    @property
     def passes(self) -> int:
         return self._counter[0]
 

@@ -15,7 +15,7 @@ import numpy as np
 from array_api_compat import device
 
 from .. import progress
-from .._memory import ensure
+from .._memory import ensure, itemsize
 from ..linalg import Array, invert_lower, namespace, orthonormalize, standard_normal, to_numpy
 from ..operators import Operator
 from ..operators.tf32 import matmul_precision
@@ -97,7 +97,7 @@ class Chebyshev:
     ) -> Filtered:
         n, width = A.shape[1], columns(s, A.shape[1])
         what = f"4 blocks of {width:,} vectors of {n:,} numbers, for {s:,} components,"
-        ensure(4 * n * width * probe.dtype.itemsize, what, "ask for fewer components", probe)
+        ensure(4 * n * width * itemsize(probe), what, "ask for fewer components", probe)
         eps = float(namespace(probe).finfo(probe.dtype).eps)
         P = fast.sweep(standard_normal((n, width), fast.asarray(probe), seed))
         steps, most, before, last = 1, FIRST, math.inf, math.inf

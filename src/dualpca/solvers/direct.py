@@ -17,9 +17,10 @@ from .ritz import Found, Ritz, rayleigh_ritz
 
 __all__ = ["by_gram", "by_lapack", "right_from_left"]
 
-#: Rounding leaves ``||E||_2`` of a Gram matrix below ``eps sqrt(lambda_1 trace)`` times this: 0.84 was
-#: the largest of nineteen matrices (docs/performance.md).
-GRAM_ROUNDING = 1.0
+#: Rounding leaves ``||E||_2`` of a Gram matrix below ``eps sqrt(lambda_1 trace)`` times
+#: ``sqrt(1 + n / TERMS)`` for sums of n terms (docs/performance.md). BLAS adds them in blocks, products
+#: of sparse matrices one by one.
+TERMS, SPARSE_TERMS = 30_000, 4
 
 #: From this ``tol`` on the products are in float32. Those of float64 data could be from 1e-5 on, but
 #: the variances would then have seven digits, which only a loose ``tol`` says are enough.
@@ -52,7 +53,7 @@ def by_gram(X: Operator, s: int, *, tol: float = 0.0, seed: int = 0) -> Found:
         xp = namespace(C)
         kind = xp.float32 if single else xp.float64
         V, theta, residuals = _eigenpairs(C, xp.astype(C, kind, copy=False), s, tol, seed)
-        rounding = GRAM_ROUNDING * float(xp.finfo(kind).eps) * _magnitude(X, C, theta[0])
+        rounding = float(xp.finfo(kind).eps) * growth(X) * _magnitude(X, C, theta[0])
         residuals = np.hypot(residuals, rounding)
         ritz = Ritz(X.asarray(V[:, :s]), X.asarray(theta[:s]), X.asarray(residuals[:s]))
         kept = theta[min(s, len(theta)) - 1] > 1e3 * rounding and not X.T.implicit
@@ -69,6 +70,11 @@ def by_gram(X: Operator, s: int, *, tol: float = 0.0, seed: int = 0) -> Found:
 def krylov_aim(tol: float) -> float:
     """What Krylov on C goes for: steps cost little there, and digits are for the taking."""
     return min(max(tol / 50, min(tol / 2, 2e-5)), LOOSE / 2)  # verified, whatever tol is
+
+
+def growth(X: Operator) -> float:
+    """By how much the length of its sums adds to the rounding of a Gram matrix."""
+    return math.sqrt(1 + max(X.shape) / (SPARSE_TERMS if X.sparse else TERMS))
 
 
 def _magnitude(X: Operator, C: Array, largest: float) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from array_api_compat import device, is_numpy_array
 
-from .._memory import SMALL, available, ensure
+from .._memory import SMALL, available, ensure, itemsize
 from ..linalg import Array, column_norms, namespace, norm, on_gpu, to_numpy
 from ..operators import Operator
 from ..progress import reached
@@ -148,7 +148,7 @@ class _Run:
         self.limit = min(self.n, max(options.basis or self._room(start), s + 4 * self.b))
         width = min(self.n, self.limit + max(2 * self.b, start.shape[1]))
         what = f"{width:,} vectors of {self.n:,} numbers, for {s:,} components,"
-        nbytes = width * self.n * start.dtype.itemsize + 8 * width**2
+        nbytes = width * self.n * itemsize(start) + 8 * width**2
         ensure(nbytes, what, "ask for fewer components", start)
         # Basis vectors lie one behind the other, so that any number of them is one matrix.
         self.V = self.xp.zeros((width, self.n), dtype=start.dtype, device=device(start)).T
@@ -163,7 +163,7 @@ class _Run:
     def _room(self, start: Array) -> int:
         """Vectors to keep: more save passes, as long as they take half of the memory at most."""
         wanted = max(2 * self.s, self.s + 40 * self.b)
-        nbytes = self.n * start.dtype.itemsize
+        nbytes = self.n * itemsize(start)
         if wanted * nbytes < SMALL or on_gpu(start) or (left := available()) is None:
             return wanted
         return min(wanted, left // (2 * nbytes))
