@@ -24,6 +24,7 @@ HOSTILE = [
     "=1+1",
     "w" * 200,
     "<b>bold</b> & <a href='http://x.example'>link</a>",
+    r"US$ $\frac{$",  # plotly would have it set by MathJax, which is not there
 ]
 
 #: The contrast of each text with what is behind it, by WCAG's formula, where it is less than 4.5.

@@ -55,7 +55,7 @@
           narrow ? { entrywidth: 0.48, entrywidthmode: "fraction" } : {}),
         hoverlabel: { bgcolor: paper, bordercolor: ink, font: { color: ink }, align: "left" },
         width: printing ? 640 : undefined,
-      }, layout), { responsive: true, displayModeBar: false });
+      }, layout), { responsive: true, displayModeBar: false, typesetMath: false });
     };
     drawings.push(again);
     again();
