@@ -859,13 +859,31 @@ def test_a_damaged_heap_of_strings_does_not_hang(tmp_path, monkeypatch):
     content[start : start + 16] = bytes(16)
     path.write_bytes(content)
     monkeypatch.setattr("dualpca.tables.probe.PATIENCE", 5.0)
-    with pytest.raises(ValueError, match=r"damaged: the HDF5 library does not come to an end"):
+    with pytest.raises(ValueError, match=r"damaged: the HDF5 library cannot"):
         read(path, key="X")
     with (
         path.open("rb") as file,  # as of a pipe
-        pytest.raises(ValueError, match=r"damaged: the HDF5 library does not come to an end"),
+        pytest.raises(ValueError, match=r"damaged: the HDF5 library cannot"),
     ):
         check_comes_to_an_end(file, None)
+
+
+def test_a_damaged_heap_behind_other_damage_does_not_hang(tmp_path):
+    """The look through the file ends at the other damage, and the heap is behind it."""
+    path = tmp_path / "damaged.h5ad"
+    with h5py.File(path, "w") as file:
+        file["X"] = np.eye(5)
+        file["obs/cell"] = np.arange(5)
+        file["obs"].attrs["_index"] = "cell"
+        place = h5py.h5o.get_info(file.create_group("layers").id).addr
+    read(path)
+    content = bytearray(path.read_bytes())
+    content[place] = 99  # no version of an object
+    start = content.index(b"GCOL") + 16
+    content[start : start + 16] = bytes(16)
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"damaged: the HDF5 library cannot"):
+        read(path)
 
 
 def test_text_of_parquet_that_is_no_utf_8_is_refused(tmp_path):
