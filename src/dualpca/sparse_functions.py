@@ -133,8 +133,16 @@ class TopK(_ColumnNorm):
         k = self._counts(W)
         W = _visible(W, self.positive)
         size = xp.abs(W)
-        if isinstance(k, int) and is_numpy_array(size):  # no need to sort all
-            cut = np.partition(size, size.shape[0] - k, axis=0)[size.shape[0] - k]
+        if is_numpy_array(size):  # no need to sort all, and ties are rare
+            counts, columns = (
+                np.broadcast_to(k, size.shape[1:]).ravel(),
+                size.reshape(len(size), -1).T,
+            )
+            cuts = [np.partition(column, -n)[-n] for column, n in zip(columns, counts, strict=True)]
+            cut = np.reshape(np.array(cuts, dtype=size.dtype), size.shape[1:])
+            kept = size >= cut
+            if (kept.sum(axis=0) == k).all():
+                return np.where(kept, W, np.zeros_like(W))
         else:
             cut = _pick(xp.sort(size, axis=0, descending=True), k - 1)
         above, tied = size > cut, size == cut

@@ -20,7 +20,7 @@ from ..linalg import norm
 from ..operators import Kernel, Operator, Weighted, as_operator, is_streamed
 from ..operators._blocks import as_float, block_rows
 from ..operators.rows import RowBlocked
-from ..operators.shifted import Shifted
+from ..operators.shifted import shifted
 from ..solvers import Ritz
 from ..solvers.solve import outside
 from ._data import check_energy, seed, validated
@@ -142,7 +142,7 @@ class KernelMixin(FollowedMixin):
     def _linear_operator(self, X: Any) -> Operator:
         operator = as_operator(X)
         assert isinstance(operator, RowBlocked)
-        return operator if self._origin is None else Shifted(operator, self._origin[:, None])
+        return operator if self._origin is None else shifted(operator, self._origin)
 
     def _set_gamma(self, X: Any, rng: np.random.Generator) -> None:
         if self.gamma is None:

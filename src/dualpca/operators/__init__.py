@@ -15,7 +15,7 @@ from .blocks import Blocks
 from .derived import Selected
 from .kernel import Kernel, Representer
 from .rows import Matrix, RowBlocked
-from .shifted import Shifted, filled
+from .shifted import Shifted, shifted
 from .sources import BLOCK, out_of_core
 from .views import Centered, Weighted
 
@@ -129,9 +129,7 @@ def _far(X: RowBlocked, mean: Any, weights: Any, mass: float, lost: bool) -> Ope
         wide = np.where(np.abs(first - wide) <= 1e-12 * np.abs(wide), first, wide)
     if X.sparse:
         c = np.where(_entries(X) >= FULL * X.shape[0], wide, 0.0)
-        near: RowBlocked = Shifted(X, c[:, None])
-        if isinstance(X, Matrix):  # in memory once for all passes
-            near = Matrix(filled(X.data, c), X._counter)
+        near = shifted(X, c)
         total, energy = near.column_sums(weights)
         return _implicit(near, total, energy, weights, mass, before=X.asarray(c)[:, None])
     column = wide[:, None]

@@ -47,6 +47,13 @@ class Shifted(Derived):
         return turn
 
 
+def shifted(X: RowBlocked, c: np.ndarray) -> RowBlocked:
+    """``X - 1 c^T``, explicitly; that of a sparse matrix is stored once for all passes."""
+    if X.sparse and isinstance(X, Matrix):
+        return Matrix(filled(X.data, c), X._counter)
+    return Shifted(X, c[:, None])
+
+
 def filled(block: Any, c: np.ndarray) -> Any:
     """``X - 1 c^T`` as CSR, for CSR or CSC: every entry is stored in the columns where c is not 0."""
     n, d = block.shape
