@@ -117,6 +117,8 @@ class Case:
             options.setdefault("n_components", self.difficult.s)
         if self.estimator in (PCA, KernelPCA):
             options["tol"] = self.tol
+        if self.estimator is SparsePCA and self.difficult.bulky:
+            options["max_iter"] = 100  # it may end before its time, and has to say so
         if "approximation" in options:
             options["n_landmarks"] = min(len(X), LANDMARKS)
         return self.estimator(**options, random_state=self.seed % 2**31)

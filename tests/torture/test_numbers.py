@@ -21,7 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 CASES = None if LARGE else 150
 
 #: Seconds after which a case hangs: an ordinary one, and one of 10^5 to 10^6 rows or columns.
-PATIENCE, LONG_PATIENCE = 30, 120
+PATIENCE, LONG_PATIENCE = 30, 300
 
 
 def parameters() -> list:
