@@ -1,6 +1,7 @@
 """Shared test set-up."""
 
 import os
+import sys
 
 # Before SciPy is imported anywhere: scikit-learn's array-API checks are skipped without it.
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
@@ -25,3 +26,12 @@ def client(cluster):
 
     with Client(cluster) as client:
         yield client
+
+
+def pytest_sessionfinish(session):
+    """Coverage of a worker is kept before it is told to go: it may be killed where that takes long."""
+    coverage = sys.modules.get("coverage")
+    measured = coverage and coverage.Coverage.current()
+    if measured and hasattr(session.config, "workerinput"):
+        measured.stop()
+        measured.save()
