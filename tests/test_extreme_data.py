@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
-from dualpca import PCA, SparsePCA, as_operator
+from dualpca import PCA, KernelPCA, RobustKernelPCA, SparsePCA, as_operator
 from dualpca.estimators._mle import minka_dimension
 from dualpca.operators import centered
 from dualpca.operators.shifted import Shifted, filled
@@ -166,3 +166,10 @@ def test_the_number_of_components_by_mle_has_no_unit():
     X = gaussian(200, 8) * [9, 8, 7, 1, 1, 1, 1, 1]
     assert {PCA("mle").fit(X * c).n_components_ for c in (1.0, 1e-9, 1e-60, 1e60)} == {3}
     assert minka_dimension(np.zeros(4), 10) == 1
+
+
+@pytest.mark.parametrize("estimator", [KernelPCA, RobustKernelPCA])
+def test_sparse_rows_whose_shift_overflows_are_refused_without_a_warning(estimator):
+    X = np.finfo(np.float32).max * np.sign(np.arange(60, dtype=np.float32) - 44.5)[:, None]
+    with pytest.raises(ValueError, match="overflow float32; divide X by its largest magnitude"):
+        estimator(1, kernel="linear").fit(sp.csr_array(np.repeat(X, 3, axis=1)))

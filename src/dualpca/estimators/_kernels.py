@@ -133,8 +133,8 @@ class KernelMixin(FollowedMixin):
         still = kernel == "rbf" or (kernel == "linear" and bool(self.center))
         self._origin = far_origin(X) if still else None
         if kernel in ("linear", "poly", "polynomial", "sigmoid"):
-            rows = self._linear_operator(X)
             with np.errstate(over="ignore"):
+                rows = self._linear_operator(X)
                 energy = rows.energy()
             check_energy(energy, rows)
         self._set_gamma(X, rng)
