@@ -216,7 +216,6 @@ def forked(arguments, prepare=lambda: None):
             code = end.code
         except KeyboardInterrupt:  # before the command has begun
             code = 130
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])  # it is over
         os._exit(code if isinstance(code, int) else 1)
     os.close(write)
     return child, read
