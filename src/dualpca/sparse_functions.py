@@ -134,10 +134,8 @@ class TopK(_ColumnNorm):
         W = _visible(W, self.positive)
         size = xp.abs(W)
         if is_numpy_array(size):  # no need to sort all, and ties are rare
-            counts, columns = (
-                np.broadcast_to(k, size.shape[1:]).ravel(),
-                size.reshape(len(size), -1).T,
-            )
+            counts = np.broadcast_to(k, size.shape[1:]).ravel()
+            columns = size.reshape(len(size), -1).T
             cuts = [np.partition(column, -n)[-n] for column, n in zip(columns, counts, strict=True)]
             cut = np.reshape(np.array(cuts, dtype=size.dtype), size.shape[1:])
             kept = size >= cut
