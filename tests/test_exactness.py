@@ -12,7 +12,7 @@ from dualpca.operators import Weighted, centered
 from dualpca.operators._blocks import THREADED, row_parts
 from dualpca.operators.rows import RowBlocked
 from dualpca.solvers.direct import growth
-from dualpca.solvers.krylov import CAUTION, LOOSE, Krylov
+from dualpca.solvers.krylov import LOOSE, Krylov
 from dualpca.solvers.truncated import MIXED_TOL, by_krylov, mixed_scale
 
 NAMES = [*spectra(), "gaussian"]
@@ -65,7 +65,7 @@ def test_sixteen_digits_where_they_are_asked_for(name, side, solver):
     np.testing.assert_allclose(model.singular_values_, sigma[:5], rtol=1e-10)
 
 
-def test_loose_runs_are_certified_without_verification():
+def test_loose_runs_are_certified_too():
     below, ratios = [], []
     for seed in range(3):
         i = np.arange(300)
@@ -88,7 +88,6 @@ def test_loose_runs_are_certified_without_verification():
                         ratios.append(found.shortfall / truth)
     assert not below
     assert np.median(ratios) <= 100
-    assert found.caution == CAUTION
 
 
 @pytest.mark.parametrize("kind", ["dense", "few columns", "csr", "csc"])
@@ -146,7 +145,8 @@ def test_float32_passes_answer_in_float64(scale, offset, side):
     assert found.ritz.V.dtype == np.float64
     assert found.ritz.residual <= 1e-4
     # The Ritz values err by the square of the residual: float32 alone would leave 1e-7.
-    np.testing.assert_allclose(found.ritz.theta, sigma[:4] ** 2, rtol=3e-8 if offset < 2 else 1e-6)
+    atol = (3e-8 if offset < 2 else 1e-6) * sigma[0] ** 2
+    np.testing.assert_allclose(found.ritz.theta, sigma[:4] ** 2, rtol=0, atol=atol)
 
 
 @pytest.mark.parametrize("name", ["gaussian", "slow", "cluster", "two ties"])

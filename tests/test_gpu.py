@@ -107,7 +107,8 @@ def test_rough_passes_do_most_of_the_work():
     A = dict(matrices(0))["power"]
     X, rough = as_operator(A), Cut(as_operator(A))
     found = Chebyshev()(X, 5, tol=1e-3, seed=0, fast=rough)
-    assert (X.passes, found.steps) == (1, rough.rough.passes // 2 + 1)  # one pass measures
+    assert found.steps == rough.rough.passes // 2 + X.passes
+    assert X.passes <= 5  # one measures, the others certify
 
 
 def test_more_equal_singular_values_than_columns():

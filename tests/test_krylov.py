@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from dualpca import Blocks, Kernel, as_operator
-from dualpca.solvers.certificate import shortfall_bound
 from dualpca.solvers.krylov import Krylov
 
 N, D = 140, 90
@@ -161,15 +160,6 @@ def test_backends(backend, dtype):
     residual, captured = judge(A, result.V)
     assert residual <= 1.1 * tol
     assert captured == pytest.approx(np.sum(spectra()["decay"][:6] ** 2), rel=1e-5)
-
-
-def test_shortfall_bound_by_hand():
-    # Two Ritz values, s = 1: min(|r_1|, |r_1|^2 / (theta_1 - theta_2 - |r_2|)).
-    assert shortfall_bound(np.array([4.0, 1.0]), np.array([0.1, 0.5]), 1) == pytest.approx(
-        0.01 / 2.5
-    )
-    assert shortfall_bound(np.array([4.0, 3.9]), np.array([0.1, 0.5]), 1) == pytest.approx(0.1)
-    assert shortfall_bound(np.array([4.0]), np.array([0.1]), 1) == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -13,7 +13,7 @@ from ..linalg import Array, namespace
 from ..operators import Kernel, Operator, as_operator, centered
 from ..solvers.direct import by_gram
 from ._data import check_number, check_same_kind, seed, validated
-from ._subspace import Decomposition, Subspace, floored
+from ._subspace import Decomposition, Subspace
 
 #: Up to so many features a batch adds to the Gram matrix, 8 bytes for each pair: 512 MB.
 GRAM_FEATURES = 8192
@@ -145,7 +145,7 @@ class PartialFitMixin:
             cast = (operator.asarray(a) for a in (ritz.V, ritz.theta, ritz.residuals))
             ritz = type(ritz)(*cast)
         why = "sums of all batches" if keep is None else f"{keep} rows stand for all batches"
-        subspace = Subspace(ritz, floored(found.shortfall, ritz), f"gram: {why}", 1)
+        subspace = Subspace(ritz, found.certificate, f"gram: {why}", 1)
         mean = operator.asarray(sums.mean) if self.center else None  # type: ignore[attr-defined]
         self._set(  # type: ignore[attr-defined]
             Decomposition(

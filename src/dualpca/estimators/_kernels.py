@@ -22,6 +22,7 @@ from ..operators._blocks import as_float, block_rows
 from ..operators.rows import RowBlocked
 from ..operators.shifted import shifted
 from ..solvers import Ritz
+from ..solvers.certificate import Certificate
 from ..solvers.solve import outside
 from ._data import check_energy, seed, validated
 from ._followed import FollowedMixin
@@ -237,7 +238,7 @@ def kernel_eigenpairs(model: Any, rows: Operator, K: Operator, total: float, X: 
         ritz = Ritz(H, zeros, zeros + np.float32(lost))
         if lost:
             _warn_of_rounding(model, ritz.residual, rows.dtype)
-        return Subspace(ritz, 0.0, "none", 0)
+        return Subspace(ritz, Certificate.of_norms(zeros, zeros, ceiling=0.0), "none", 0)
     # Solvers square eigenvalues: far from 1 these are brought near it, which is exact by a power of 2.
     near = 1e-9 < total < 1e9
     scale = 1.0 if near else 2.0 ** -round(math.log2(total) / 2)
@@ -281,7 +282,7 @@ def _with_rounding(model: Any, found: Subspace, rounding: float) -> Subspace:
     lost = rounding * np.sqrt(len(ritz.theta)) / size if size > 0 else 0.0
     if lost > DIRECT_ROUNDING * eps:
         ritz = replace(ritz, residuals=np.hypot(ritz.residuals, rounding).astype(ritz.V.dtype))
-        found = replace(found, ritz=ritz, shortfall=max(found.shortfall, lost**2))
+        found = replace(found, ritz=ritz, certificate=found.certificate.at_least(lost**2))
     # An eigendecomposition can miss by more than rounding only where eigenvalues are negative.
     if direct and ritz.residual > max(5e-3 if eps > 1e-10 else 1e-5, 10 * lost):
         warnings.warn(

@@ -13,12 +13,13 @@ from ..formulations import formulation as make_formulation
 from ..linalg import Array, namespace, to_numpy
 from ..operators import Operator
 from ..problem import DCProblem
-from ..progress import phase, stopped
+from ..progress import stopped
 from ..solvers import SOLVERS, Ritz, rayleigh_ritz, solve
 from ..solvers.base import TINY as TINY
-from ..solvers.certificate import relative_shortfall
+from ..solvers.certificate import Certificate
+from ..solvers.complement import certify
 from ..solvers.direct import by_gram, by_lapack
-from ..solvers.krylov import CAUTION, LOOSE, Krylov
+from ..solvers.krylov import block_of
 from ..solvers.solve import as_solver, outside
 from ..solvers.truncated import by_chebyshev, by_krylov, mixed_scale
 from ._plan import costs, plan, sweeping
@@ -35,17 +36,20 @@ DIRECT = ("lapack", "gram", "krylov", "chebyshev")
 
 @dataclass(frozen=True)
 class Subspace:
-    """Ritz pairs, a bound on the relative shortfall in captured variance, and how they were found.
-
-    Where a run ended before it had looked for what it may have missed, it is not ``verified``, and
-    the bound is that of :func:`all_that_is_left`.
-    """
+    """Ritz pairs, the certificate of what they may miss, and how they were found."""
 
     ritz: Ritz
-    shortfall: float
+    certificate: Certificate
     solver: str
     iterations: int
-    verified: bool = True
+
+    def shortfall(self, s: int | None = None) -> float:
+        """An upper bound on the relative shortfall in captured variance of the first s, or of all."""
+        theta = self.ritz.theta
+        s = theta.shape[0] if s is None else s
+        if not float(namespace(theta).sum(theta[:s])) > 0:
+            return 0.0
+        return max(self.certificate.shortfall(s), 4 * eps_of(self.ritz))
 
 
 def leading_subspace(
@@ -88,19 +92,19 @@ def leading_subspace(
         if name in ("krylov", "chebyshev"):
             scale = mixed_scale(X, tol, energy)
             solve_by = by_krylov if name == "krylov" else by_chebyshev
-            found = solve_by(X, s, tol=tol, max_steps=max_iter, seed=seed, scale=scale)
+            found = solve_by(
+                X, s, tol=tol, max_steps=max_iter, seed=seed, scale=scale, energy=energy
+            )
         elif name == "gram" or kernel:
             found = by_gram(X, s, tol=0.0 if kernel else tol, seed=seed)
         else:
             found = by_lapack(X, s)
         iterative = name in ("krylov", "chebyshev")
         rounding = 0.0 if iterative else DIRECT_ROUNDING * eps_of(found.ritz)
-        warn_above(found.ritz.residual, max(tol, rounding), name, max_iter if iterative else None)
+        spent = iterative and found.steps >= max_iter
+        warn_above(found.ritz.residual, max(tol, rounding), name, max_iter if spent else None)
         told = f"{name} ({found.note}): {why}" if found.note else f"{name}: {why}"
-        shortfall = floored(found.shortfall, found.ritz)
-        if not found.verified:
-            shortfall = max(shortfall, all_that_is_left(found.ritz, energy))
-        return Subspace(found.ritz, shortfall, told, found.steps, found.verified)
+        return Subspace(found.ritz, found.certificate, told, found.steps)
     if formulation is None:
         problem = as_problem("l", X)
     else:
@@ -112,8 +116,9 @@ def leading_subspace(
     W = X.rmatmul(W) if operator is X.T else W
     ritz = rayleigh_ritz(X, _pad(W, s))
     warn_above(ritz.residual, tol, name, max_iter)
-    shortfall, verified = certify(X, ritz, seed, energy)
-    return Subspace(ritz, shortfall, f"{name}: {why}", result.iterations, verified)
+    columns = block_of(ritz.V)
+    certificate = certify(X, ritz.V, s, tol=tol, energy=energy, columns=columns, seed=seed)
+    return Subspace(ritz, certificate, f"{name}: {why}", result.iterations)
 
 
 def principal_axes(
@@ -158,9 +163,6 @@ class Decomposition:
     state: Any = None
 
 
-#: The coarsest residual of the run that certifies a first-order solver.
-CERTIFIED = 3e-3
-
 #: A fraction of the variance is first looked for among so many components.
 FIRST = 16
 
@@ -189,48 +191,6 @@ def growing_subspace(X: Operator, wanted: float, **options: Any) -> Subspace:
 
 def _captured(found: Subspace) -> float:
     return float(to_numpy(found.ritz.theta).sum(dtype=float))
-
-
-def shortfall_of(ritz: Ritz, s: int, tol: float) -> float:
-    """The relative shortfall of the first s Ritz vectors, from those beyond them.
-
-    These were not verified where ``tol`` was loose: then from the residuals alone, as Krylov does.
-    """
-    theta, residuals = (to_numpy(a).astype(float) for a in (ritz.theta, ritz.residuals))
-    if tol >= LOOSE:
-        return floored(CAUTION * relative_shortfall(theta[:s], residuals[:s], s), ritz)
-    return floored(relative_shortfall(theta, residuals, s), ritz)
-
-
-def certify(X: Operator, ritz: Ritz, seed: int, energy: float) -> tuple[float, bool]:
-    """The shortfall of a subspace that came without spare Ritz values, by a Krylov run of its own.
-
-    From a random start, as a run from the answer is slow to see what that has missed; to the residual
-    that the answer has, or to CERTIFIED where that is coarser. And whether that run was completed.
-    """
-    s = ritz.V.shape[1]
-    tol = min(max(ritz.residual, 1e-5), CERTIFIED)
-    with phase("certificate"):
-        look = Krylov(max_steps=200)(X, s, tol=tol, seed=seed)
-    if not look.verified:
-        return floored(all_that_is_left(ritz, energy), ritz), False
-    captured, best = float(to_numpy(ritz.theta).sum(dtype=float)), float(look.theta.sum())
-    bound = (best * (1 + look.shortfall) - captured) / captured if captured > 0 else 0.0
-    return floored(bound, ritz), True
-
-
-def all_that_is_left(ritz: Ritz, energy: float, s: int | None = None) -> float:
-    """The relative shortfall if all of the energy that the first s do not hold were theirs to find."""
-    captured = float(to_numpy(ritz.theta)[:s].sum(dtype=float))
-    return max(energy - captured, 0.0) / captured if captured > 0 else 0.0
-
-
-def floored(shortfall: float, ritz: Ritz) -> float:
-    """A relative shortfall, not below what rounding leaves open."""
-    xp = namespace(ritz.theta)
-    if not float(xp.sum(ritz.theta)) > 0:
-        return 0.0
-    return max(float(shortfall), 4 * eps_of(ritz))
 
 
 def eps_of(ritz: Ritz) -> float:
@@ -279,7 +239,7 @@ def tested(problem: DCProblem, W: Array) -> tuple[Array, Operator]:
 def warn_above(residual: float, tol: float, name: str, max_iter: int | None) -> None:
     """Say what was reached where that is less than was asked and nobody stopped it, at the caller.
 
-    ``max_iter`` is None for a solver that does not iterate, which rounding alone keeps from ``tol``.
+    ``max_iter`` is None where iterations were left, so that rounding alone keeps it from ``tol``.
     """
     # The same basis, measured twice, differs by rounding.
     if residual > 1.01 * tol and not stopped():

@@ -216,7 +216,7 @@ class KernelPCA(
         rows = Xc if weights is None else Weighted(Xc, root)
         total = rows.energy()
         found = kernel_eigenpairs(self, rows, operator, total, X)
-        self.residual_, self.variance_shortfall_ = found.ritz.residual, found.shortfall
+        self.residual_, self.variance_shortfall_ = found.ritz.residual, found.shortfall()
         self.solver_, self.n_iter_ = found.solver, found.iterations
         self._set_eigenpairs(found.ritz, total, float(mass.sum()))
         positive = self.eigenvalues_ > 0

@@ -32,10 +32,8 @@ from ._subspace import (
     ITERATIVE,
     TINY,
     Decomposition,
-    all_that_is_left,
     growing_subspace,
     leading_subspace,
-    shortfall_of,
 )
 
 __all__ = ["PCA"]
@@ -299,11 +297,7 @@ class PCA(FollowedMixin, ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseE
         self.noise_variance_ = rest / (rank - n) if n < rank else 0.0
         self.mean_ = ritz.V[:, 0] * 0.0 if found.mean is None else found.mean
         self.residual_ = ritz.leading(n).residual
-        kept_all = n == ritz.theta.shape[0]
-        shortfall = found.subspace.shortfall if kept_all else shortfall_of(ritz, n, self.tol)
-        if not found.subspace.verified:
-            shortfall = max(shortfall, all_that_is_left(ritz, found.energy, n))
-        self.variance_shortfall_ = shortfall
+        self.variance_shortfall_ = found.subspace.shortfall(n)
         self.variance_shortfall_ += found.discarded / max(float(xp.sum(ritz.theta[:n])), TINY)
         self.solver_ = found.subspace.solver
         self.n_iter_ = found.subspace.iterations

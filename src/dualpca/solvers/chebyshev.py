@@ -19,8 +19,10 @@ from .._memory import ensure, itemsize
 from ..linalg import Array, invert_lower, namespace, orthonormalize, standard_normal, to_numpy
 from ..operators import Operator
 from ..operators.tf32 import matmul_precision
-from .certificate import relative_shortfall, unseen
-from .krylov import CAUTION, LOOSE, ROUNDING
+from .certificate import Certificate, unseen
+from .complement import certify
+from .krylov import block_of
+from .relation import ROUNDING
 from .ritz import Ritz, relative_residual, ritz_pairs
 
 __all__ = ["Chebyshev", "Filtered"]
@@ -33,8 +35,7 @@ class Filtered:
     ritz: Ritz
     s: int
     steps: int
-    quick: bool
-    verified: bool = True
+    certificate: Certificate
 
     @property
     def residual(self) -> float:
@@ -44,12 +45,7 @@ class Filtered:
     @property
     def shortfall(self) -> float:
         """An upper bound on the relative shortfall in captured variance of the first s."""
-        theta, residuals = _numbers(self.ritz)
-        if not theta[: self.s].sum() > 0:
-            return 0.0
-        known, caution = (self.s, CAUTION) if self.quick else (len(theta), 1.0)
-        bound = caution * relative_shortfall(theta[:known], residuals[:known], self.s)
-        return max(bound, unseen(self.ritz.V.dtype))
+        return self.certificate.shortfall(self.s)
 
 
 #: The degree of the first filter and the highest of any; it may double from one to the next.
@@ -81,20 +77,40 @@ class Chebyshev:
     max_steps: int = 1000
 
     def __call__(
-        self, A: Operator, s: int, *, tol: float, seed: int, fast: Operator | None = None
+        self,
+        A: Operator,
+        s: int,
+        *,
+        tol: float,
+        seed: int,
+        fast: Operator | None = None,
+        energy: float = math.inf,
     ) -> Filtered:
         """Ritz pairs of ``A^T A``.
 
         ``fast`` is a multiple of A at less precision: it serves all passes but those that measure the
-        residual, for as long as that goes on falling.
+        residual and certify the answer, for as long as that goes on falling. ``energy`` is
+        ``||A||_F^2``.
         """
-        probe = A.asarray(np.zeros((1, 1)))
-        with A.alone(), matmul_precision(probe, "ieee"):
-            return self._run(A, s, tol, seed, A if fast is None else fast, probe)
+        like = A.asarray(np.zeros((1, 1)))
+        with A.alone(), matmul_precision(like, "ieee"):
+            ritz, steps, done = self._run(A, s, tol, seed, A if fast is None else fast, like)
+            theta, r = _numbers(ritz)
+            known = {"energy": energy, "floor": unseen(like.dtype)}
+            certificate = Certificate.of_norms(theta, r, **known)
+            if done and certificate.shortfall(s) > tol:
+                columns = block_of(like)
+                before = A.passes
+                certificate = certify(
+                    A, ritz.V, s, tol=tol, energy=energy, columns=columns, seed=seed + 1
+                )
+                steps += A.passes - before
+        return Filtered(ritz, s, steps, certificate)
 
     def _run(
         self, A: Operator, s: int, tol: float, seed: int, fast: Operator, probe: Array
-    ) -> Filtered:
+    ) -> tuple[Ritz, int, bool]:
+        """Ritz pairs, the passes they took, and whether they meet ``tol``."""
         n, width = A.shape[1], columns(s, A.shape[1])
         what = f"4 blocks of {width:,} vectors of {n:,} numbers, for {s:,} components,"
         ensure(4 * n * width * itemsize(probe), what, "ask for fewer components", probe)
@@ -108,7 +124,7 @@ class Chebyshev:
             steps += 1
             theta, r = _numbers(ritz)
             if not theta[0] > 0:
-                return Filtered(ritz.signed(), s, steps, tol >= LOOSE)
+                return ritz.signed(), steps, True
             cut = max(float(theta[-1]), eps * float(theta[0]))
             if _growth(theta[s - 1] / cut) < CLUSTER:
                 cut /= 2
@@ -127,9 +143,9 @@ class Chebyshev:
                 final = None
             if final is not None:
                 final, reached, floor = _with_rounding(A, final, s, ROUNDING * eps)
-                if reached <= max(tol, floor) or out:
-                    verified = reached <= max(tol, floor)
-                    return Filtered(final.signed(), s, steps, tol >= LOOSE, verified)
+                done = reached <= max(tol, floor)
+                if done or out:
+                    return final.signed(), steps, done
                 if fast is not A and reached > 0.5 * last:
                     P, fast, most, before = A.asarray(P), A, FIRST, math.inf  # its rounding shows
                     sure = True

@@ -11,8 +11,9 @@ from array_api_compat import device, is_numpy_array
 from ..linalg import Array, column_norms, eigh, namespace, on_gpu, to_numpy
 from ..operators import Kernel, Operator
 from ..progress import phase
-from .certificate import relative_shortfall, unseen
-from .krylov import LOOSE, ROUNDING, Krylov
+from .certificate import Certificate, unseen
+from .krylov import LOOSE, Krylov
+from .relation import ROUNDING
 from .ritz import Found, Ritz, rayleigh_ritz
 
 __all__ = ["by_gram", "by_lapack", "right_from_left"]
@@ -37,7 +38,9 @@ def by_lapack(X: Operator, s: int) -> Found:
     _, sigma, Vt = namespace(data).linalg.svd(data, full_matrices=False)
     more = min(s + 1, sigma.shape[0])  # one vector beyond s tells the gap
     V, theta = Vt[:more, :].T, sigma[:more] ** 2  # sigma keeps digits that X^T X has not
-    return _with_gap(Ritz(V, theta, column_norms(X.sweep(V) - V * theta[None, :])).signed(), s)
+    ritz = Ritz(V, theta, column_norms(X.sweep(V) - V * theta[None, :])).signed()
+    rounding = float(np.finfo("float32" if "float32" in str(X.dtype) else "float64").eps)
+    return _with_next(ritz, s, rounding * float(theta[0]))
 
 
 def by_gram(X: Operator, s: int, *, tol: float = 0.0, seed: int = 0) -> Found:
@@ -52,7 +55,7 @@ def by_gram(X: Operator, s: int, *, tol: float = 0.0, seed: int = 0) -> Found:
         C = X.kernel(single=single) if wide else X.gram(single=single)
         xp = namespace(C)
         kind = xp.float32 if single else xp.float64
-        V, theta, residuals = _eigenpairs(C, xp.astype(C, kind, copy=False), s, tol, seed)
+        V, theta, residuals, known = _eigenpairs(C, xp.astype(C, kind, copy=False), s, tol, seed)
         rounding = float(xp.finfo(kind).eps) * growth(X) * _magnitude(X, C, theta[0])
         residuals = np.hypot(residuals, rounding)
         ritz = Ritz(X.asarray(V[:, :s]), X.asarray(theta[:s]), X.asarray(residuals[:s]))
@@ -61,10 +64,11 @@ def by_gram(X: Operator, s: int, *, tol: float = 0.0, seed: int = 0) -> Found:
             ritz = right_from_left(X, ritz) if wide else ritz.signed()
             if ritz.residual <= tol and (not wide or ritz.orthonormal):
                 note = "float32" if single else "float64"
-                shortfall = max(relative_shortfall(theta, residuals, s), unseen(note))
-                return Found(ritz, shortfall, note=note)
-    V = X.asarray(V[:, : min(s + 1, V.shape[1])])
-    return _with_gap(rayleigh_ritz(X, X.rmatmul(V) if wide else V), s)
+                certificate = known.with_rounding(rounding).at_least(unseen(note))
+                return Found(ritz, certificate, note=note)
+    V = X.asarray(V[:, :s])
+    ritz = rayleigh_ritz(X, X.rmatmul(V) if wide else V)
+    return Found(ritz, known.with_rounding(rounding).at_least(unseen(X.dtype)))
 
 
 def krylov_aim(tol: float) -> float:
@@ -93,17 +97,20 @@ def takes_single(X: Operator, tol: float) -> bool:
 
 def _eigenpairs(
     C: Array, work: Array, s: int, tol: float, seed: int
-) -> tuple[Array, np.ndarray, np.ndarray]:
-    """Leading eigenvectors of C, at least s, with Ritz values and residuals, some of them beyond s.
+) -> tuple[Array, np.ndarray, np.ndarray, Certificate]:
+    """Leading eigenvectors of C, at least s, with Ritz values, residuals and a certificate.
 
     Few of many by Krylov on ``work``, which is C or its rounding; else by LAPACK, or its like on a GPU.
     """
     xp, n = namespace(C), C.shape[0]
     if tol > 0 and n >= KRYLOV_SIDE and s <= KRYLOV_SHARE * n and not on_gpu(C):
+        trace = float(xp.sum(xp.linalg.diagonal(C)))
         with phase("eigenvectors"):
-            found = Krylov()(Kernel.from_matrix(work).T, s, tol=krylov_aim(tol), seed=seed)
+            found = Krylov()(
+                Kernel.from_matrix(work).T, s, tol=krylov_aim(tol), seed=seed, energy=trace
+            )
         if found.converged:
-            return found.V, found.all_theta, found.all_residuals
+            return found.V, found.theta, found.residuals, found.certificate
     more = min(s + 1, n)
     if is_numpy_array(C) and more < n and n > 1000:
         theta, V = scipy.linalg.eigh(C, subset_by_index=[n - more, n - 1])
@@ -113,13 +120,21 @@ def _eigenpairs(
     theta, V = theta[:more], V[:, :more]
     residuals = column_norms(C @ V - V * theta[None, :])
     theta = xp.clip(theta, 0.0, None)
-    return V, to_numpy(theta).astype(float), to_numpy(residuals).astype(float)
+    values, norms = to_numpy(theta).astype(float), to_numpy(residuals).astype(float)
+    return V, values, norms, _beside(values, norms, s, float(xp.finfo(C.dtype).eps) * values[0])
 
 
-def _with_gap(more: Ritz, s: int) -> Found:
-    """The first s Ritz pairs, with the shortfall bound that those beyond them allow."""
+def _beside(theta: np.ndarray, residuals: np.ndarray, s: int, rounding: float) -> Certificate:
+    """The certificate of s eigenvectors whose next eigenvalue is known, or of all."""
+    ceiling = float(theta[s]) if len(theta) > s else 0.0
+    return Certificate.of_norms(theta[:s], residuals[:s], ceiling=ceiling + rounding)
+
+
+def _with_next(more: Ritz, s: int, rounding: float) -> Found:
+    """The first s Ritz pairs, certified by the eigenvalue that follows them."""
     theta, residuals = (to_numpy(a).astype(float) for a in (more.theta, more.residuals))
-    return Found(more.leading(s), relative_shortfall(theta, residuals, s))
+    certificate = _beside(theta, residuals, s, rounding)
+    return Found(more.leading(s), certificate.at_least(unseen(more.V.dtype)))
 
 
 def right_from_left(

@@ -18,6 +18,7 @@ from ..linalg import (
     to_numpy,
 )
 from ..operators import Matrix, Operator
+from .certificate import Certificate
 
 __all__ = ["Found", "Ritz", "rayleigh_ritz", "ritz_pairs"]
 
@@ -59,13 +60,17 @@ class Ritz:
 
 @dataclass(frozen=True)
 class Found:
-    """Ritz pairs, a bound on the relative shortfall in captured variance, and what it took."""
+    """Ritz pairs, the certificate of what they may miss, and what it took to find them."""
 
     ritz: Ritz
-    shortfall: float
+    certificate: Certificate
     steps: int = 1
     note: str = ""
-    verified: bool = True
+
+    @property
+    def shortfall(self) -> float:
+        """An upper bound on the relative shortfall in captured variance."""
+        return self.certificate.shortfall(self.ritz.V.shape[1])
 
 
 def rayleigh_ritz(X: Operator, W: Array) -> Ritz:

@@ -12,7 +12,8 @@ from ..operators.tf32 import Tf32
 from ..progress import stopped
 from .chebyshev import Chebyshev
 from .direct import right_from_left
-from .krylov import ROUNDING, Krylov, KrylovResult
+from .krylov import Krylov, KrylovResult
+from .relation import ROUNDING
 from .ritz import Found, Ritz, rayleigh_ritz
 
 __all__ = ["by_chebyshev", "by_krylov", "mixed_scale"]
@@ -32,52 +33,69 @@ def mixed_scale(X: Operator, tol: float, energy: float) -> float | None:
 
 
 def by_krylov(
-    X: Operator, s: int, *, tol: float, max_steps: int, seed: int, scale: float | None = None
+    X: Operator,
+    s: int,
+    *,
+    tol: float,
+    max_steps: int,
+    seed: int,
+    scale: float | None = None,
+    energy: float = math.inf,
 ) -> Found:
     """The s leading right singular vectors of X by block Krylov on its smaller side.
 
     ``scale`` asks for passes over ``scale X`` in float32 first; a Rayleigh-Ritz pass in float64 then
-    measures what they reached, and float64 passes go on where that is above ``tol``.
+    measures what they reached, and float64 passes go on where that is above ``tol``. ``energy`` is
+    ``||X||_F^2``.
     """
-    options = Krylov(max_steps=max_steps)
     narrow = X.single(scale) if scale is not None else None
-    if narrow is None:
-        found = options(_small(X), s, tol=tol, seed=seed)
-        return Found(
-            _ritz(X, found, tol), found.shortfall, found.steps, str(X.dtype), found.verified
-        )
-    first = options(_small(narrow), s, tol=max(tol, SINGLE_GOAL), seed=seed)
+    if scale is None or narrow is None:
+        found = Krylov(max_steps=max_steps)(_small(X), s, tol=tol, seed=seed, energy=energy)
+        return Found(_ritz(X, found, tol), found.certificate, found.steps, str(X.dtype))
+    options = Krylov(max_steps=max_steps, verify=tol >= SINGLE_GOAL)
+    first = options(
+        _small(narrow), s, tol=max(tol, SINGLE_GOAL), seed=seed, energy=energy * scale**2
+    )
     del narrow
     ritz = _measured(X, first.V)
-    if ritz.residual <= tol or first.steps >= max_steps or stopped():
-        return Found(ritz, first.shortfall, first.steps, "float32", first.verified)
+    enough = ritz.residual <= tol and options.verify
+    if enough or first.steps >= max_steps or stopped():
+        return Found(ritz, first.certificate, first.steps, "float32")
     start = _small(X).asarray(first.V)
-    found = Krylov(max_steps=max_steps - first.steps)(_small(X), s, tol=tol, seed=seed, start=start)
+    found = Krylov(max_steps=max_steps - first.steps)(
+        _small(X), s, tol=tol, seed=seed + 1, start=start, energy=energy
+    )
     steps = first.steps + found.steps
-    note = "float32, then float64"
-    return Found(_ritz(X, found, tol), found.shortfall, steps, note, found.verified)
+    return Found(_ritz(X, found, tol), found.certificate, steps, "float32, then float64")
 
 
 def by_chebyshev(
-    X: Operator, s: int, *, tol: float, max_steps: int, seed: int, scale: float | None = None
+    X: Operator,
+    s: int,
+    *,
+    tol: float,
+    max_steps: int,
+    seed: int,
+    scale: float | None = None,
+    energy: float = math.inf,
 ) -> Found:
     """The s leading right singular vectors of X by Chebyshev filters on its smaller side.
 
     On a GPU the filters are in TF32, of ``scale X`` in float32 where X is float64; Rayleigh-Ritz
-    passes in the precision of X measure what they reached.
+    passes in the precision of X measure what they reached. ``energy`` is ``||X||_F^2``.
     """
     narrow = (X.single(scale) if scale is not None else None) or X
     gpu = "float32" in str(narrow.dtype) and on_gpu(narrow.asarray(np.zeros((1, 1))))
     fast = Tf32(narrow) if gpu else narrow
     found = Chebyshev(max_steps)(
-        _small(X), s, tol=tol, seed=seed, fast=None if fast is X else _small(fast)
+        _small(X), s, tol=tol, seed=seed, fast=None if fast is X else _small(fast), energy=energy
     )
     kind = "tf32" if gpu else str(narrow.dtype)
     note = str(X.dtype) if fast is X else f"{kind} and {X.dtype}"
     ritz = found.ritz.leading(s)
     if X.shape[1] > X.shape[0]:
         ritz = _measured(X, ritz.V)
-    return Found(ritz, found.shortfall, found.steps, note.replace("torch.", ""), found.verified)
+    return Found(ritz, found.certificate, found.steps, note.replace("torch.", ""))
 
 
 def _small(X: Operator) -> Operator:
