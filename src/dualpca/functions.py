@@ -57,6 +57,11 @@ class Function(ABC):
         return False
 
     @property
+    def known_by_span(self) -> bool:
+        """Whether f is the indicator of ``||W||_{S_inf} <= 1``, whose extreme points are orthonormal."""
+        return False
+
+    @property
     def has_prox(self) -> bool:
         """Whether :meth:`prox` has a closed form or a safe scalar iteration here."""
         return True
@@ -89,6 +94,16 @@ class Function(ABC):
         """Both at once, where one decomposition serves them."""
         return self(W), self.subgradient(W)
 
+    def __add__(self, other: Function) -> Function:
+        from .sums import add
+
+        return add(self, other) if isinstance(other, Function) else NotImplemented
+
+    def __rmul__(self, c: float) -> Function:
+        from .sums import Scaled
+
+        return Scaled(self, c)
+
 
 class Norm(Function):
     """A norm: closed under duality; its conjugate is the indicator of the dual unit ball."""
@@ -101,6 +116,11 @@ class Norm(Function):
     @property
     def conjugate(self) -> Function:
         return Ball(self.dual)
+
+    @property
+    def largest_entry(self) -> bool:
+        """Whether this is ``max |W_ij|``."""
+        return False
 
     @property
     def has_projection(self) -> bool:
@@ -298,6 +318,10 @@ class Spectral(Function):
     @property
     def indicator(self) -> bool:
         return self.g.indicator
+
+    @property
+    def known_by_span(self) -> bool:
+        return isinstance(self.g, Ball) and self.g.norm.largest_entry
 
     @property
     def has_prox(self) -> bool:

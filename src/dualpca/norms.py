@@ -40,6 +40,10 @@ class Lp(Norm):
         return self.p == 2
 
     @property
+    def largest_entry(self) -> bool:
+        return self.p == math.inf
+
+    @property
     def has_projection(self) -> bool:
         return self.p in (1, 2, math.inf)
 

@@ -9,11 +9,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from ..linalg import Array, max_abs, norm, residual
+from ..linalg import Array, inner, max_abs, norm, residual
 from ..problem import DCProblem
 
 #: What stands for a length or an energy of 0.
 TINY = sys.float_info.min
+
+
+#: The three terms of a Fenchel gap cancel to this many eps.
+GAP_ROUNDING = 16
 
 
 class Point:
@@ -58,14 +62,39 @@ class Point:
     def residual(self) -> float:
         """``||Z - W W^T Z||_F / ||Z||_F`` with W orthonormal; of a dual variable, that of its image.
 
-        Where G or F tell columns of the same span apart, as those of sparse PCA do, the relative
-        length ``||dG*(Z) - W||_F / ||W||_F`` of a step of DCA.
+        Where W is more than its span, that is for every G but the spectral unit ball, the square root
+        of the relative Fenchel gap if that is larger. Where G or F tell columns of the same span apart,
+        as those of sparse PCA do, the relative length ``||dG*(Z) - W||_F / ||W||_F`` of a step of DCA.
         """
+        span = self._span_residual
+        return span if self.problem.G.known_by_span else float(max(span, math.sqrt(self.gap)))
+
+    @cached_property
+    def gap(self) -> float:
+        """``G(W) + G*(Z) - <W, Z>`` over ``|G(W) - F(XW)|``: 0 where Z is in dG(W); at most 1.
+
+        The next step of DCA brings the objective down by the gap or more.
+        """
+        G = self.problem.G
+        if not (self.finite and math.isfinite(max_abs(self.W))):
+            return math.nan
+        terms = G(self.W), G.conjugate(self.Z), -inner(self.W, self.Z)
+        size = sum(abs(term) for term in terms)
+        if not math.isfinite(size):  # W is outside the domain of G, or the numbers overflow
+            return math.nan if self.problem.homogeneous else 1.0
+        eps = sys.float_info.epsilon if "64" in str(self.Z.dtype) else 2.0**-23
+        gap = sum(terms) - GAP_ROUNDING * eps * size
+        return min(gap / max(abs(terms[0] - self.F), gap), 1.0) if gap > 0 else 0.0
+
+    @cached_property
+    def _span_residual(self) -> float:
         problem = self.problem
         if not (problem.G.rotation_invariant and problem.F.rotation_invariant):
             step = problem.G.conjugate.subgradient(self.Z)
             return norm(step - self.W) / max(norm(self.W), norm(step), TINY)
         W, Z = self.W, self.Z
+        if max_abs(Z) == 0:  # W is in the kernel of X, or 0 itself
+            return 0.0
         if problem.is_dual:  # the image H has X^T H = Z, so its own Z is one product away
             W, Z = self._image[1], problem.X @ problem.dual.F.subgradient(Z)
         value = residual(W, Z)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ..linalg import Array, inner, is_implicit, max_abs, namespace, norm
 from ..problem import DCProblem
-from .base import Iterate, Point, first
+from .base import TINY, Iterate, Point, first
 
 __all__ = ["ProximalGradient", "ZeroFPR"]
 
@@ -160,7 +160,7 @@ class ZeroFPR:
             gap = _Step(step.bar, step.gamma, self.alpha).gap
             if previous is not None:
                 s, y = step.bar.W - previous[0], gap - previous[1]
-                if inner(s, y) > 0:
+                if inner(s, y) > TINY:
                     pairs.append((s, y))
             previous = (step.bar.W, gap)
             step = self._line_search(step, -_lbfgs(pairs, gap))

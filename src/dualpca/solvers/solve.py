@@ -118,7 +118,8 @@ def solve(
     tol : float
         Stop when ``||Z - W W^T Z||_F / ||Z||_F <= tol`` with ``Z = X^T dF(XW)`` and W orthonormal:
         the same for every solver and formulation, whatever the scale of the data or the step. Where
-        columns matter beyond their span, as in sparse PCA, the relative length of a step of DCA.
+        G is not the spectral unit ball, the square root of the Fenchel gap of W, relative to the
+        objective, must be too. In sparse PCA it is the relative length of a step of DCA.
     max_iter : int
         Give up, with a ConvergenceWarning, after so many iterations.
     stop : {"residual", "paper"}
@@ -154,6 +155,11 @@ def solve(
     _check(problem, W0, s, tol, max_iter, stop)
     solver = as_solver(solver)
     name = type(solver).__name__
+    if isinstance(solver, SimultaneousIteration) and not problem.G.known_by_span:
+        message = (
+            f"simultaneous iteration finds the span of W, and G={problem.G!r} asks for its scale"
+        )
+        raise ValueError(f"{message}; use solver='dca', which spans the same subspaces")
     begun_at_random = W0 is None
     if W0 is None:
         assert s is not None
@@ -174,14 +180,8 @@ def solve(
         )
         return replace(result, W=problem.dual.to_dual(result.W), problem=problem)
 
-    given: dict[str, Any] = {
-        "tol": tol,
-        "max_iter": max_iter,
-        "stop": stop,
-        "trace": trace,
-        "callback": callback,
-        "verbose": verbose,
-    }
+    given: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "stop": stop}
+    given |= {"trace": trace, "callback": callback, "verbose": verbose}
     # A step of one's own has the scale of the data, and so has what the paper stops at.
     free = stop == "residual" and getattr(solver, "gamma", None) is None and problem.homogeneous
     passes = problem.X.passes
