@@ -18,7 +18,8 @@ from ..progress import convergence
 from ..solvers import Ritz
 from ._data import check_number, checked_weights, seed
 from ._followed import followed
-from ._kernels import KERNEL_CONSTRAINTS, KernelMixin, kernel_eigenpairs
+from ._kernel_eigenpairs import kernel_eigenpairs
+from ._kernels import KERNEL_CONSTRAINTS, KernelMixin
 from ._preimage import PreimageMixin
 from ._subspace import ITERATIVE
 from .pca import PCA
