@@ -227,6 +227,15 @@ def test_sigmoid_is_told_of_and_refused_where_scikit_learn_refuses_it(n_componen
     assert_allclose(np.abs(model.transform(X)), np.abs(oracle.transform(X)), atol=1e-8)
 
 
+@pytest.mark.parametrize("s", [35, 39, 40])
+@pytest.mark.parametrize("solver", [*DIRECT, *FIRST_ORDER, "chebyshev"])
+def test_sigmoid_with_nearly_all_components_is_refused_whatever_the_solver(monkeypatch, solver, s):
+    monkeypatch.setattr(KernelPCA, "_validate_params", lambda self: None)  # does not know the last
+    X = np.random.default_rng(0).standard_normal((40, 6))
+    with pytest.raises(ValueError, match="kernel='sigmoid' is not positive semidefinite"):
+        KernelPCA(s, kernel="sigmoid", solver=solver, random_state=0).fit(X)
+
+
 def test_robust_sigmoid_is_told_of():
     X = positive_rows() - 1
     with pytest.warns(PositiveSpectrumWarning, match="kernel='sigmoid' is not positive"):

@@ -304,6 +304,14 @@ class RobustKernelPCA(
             self.dual_coef_.dtype
         ), K @ self.center_coef_
 
+    def _check_new_rows(self) -> None:
+        if self.kernel == "precomputed":
+            raise ValueError(
+                "the distances of new rows need k(x, x), which a precomputed kernel matrix does not "
+                "hold; use orthogonal_distances_ and outliers_ for training rows, or give rows and a "
+                "kernel function"
+            )
+
     def _distances(self, X: Any) -> tuple[Array, Array]:
         if self.approximation is not None:
             operator = feature_operator(self.features_, X)
@@ -311,12 +319,7 @@ class RobustKernelPCA(
             if self.approximation == "nystroem":
                 orthogonal = np.hypot(orthogonal, self._unspanned(X, operator))
             return score, orthogonal
-        if self.kernel == "precomputed":
-            raise ValueError(
-                "the distances of new rows need k(x, x), which a precomputed kernel matrix does not "
-                "hold; use orthogonal_distances_ and outliers_ for training rows, or give rows and a "
-                "kernel function"
-            )
+        self._check_new_rows()
         parts = []
         for rows in self._chunks(X):
             T, inner = self._image(X[rows])
