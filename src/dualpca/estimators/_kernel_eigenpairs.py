@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral
 from typing import Any
@@ -29,8 +30,13 @@ from ._subspace import (
 LOOK = {"solver": "auto", "formulation": None, "tol": 1e-2}
 
 
-def kernel_eigenpairs(model: Any, rows: Operator, K: Operator, total: float, X: Any) -> Subspace:
-    """Ritz pairs of ``K = X X^T`` on an orthonormal H, explicit whatever the formulation."""
+def kernel_eigenpairs(
+    model: Any, rows: Operator, K: Operator, total: float, equal: Callable[[], bool]
+) -> Subspace:
+    """Ritz pairs of ``K = X X^T`` on an orthonormal H, explicit whatever the formulation.
+
+    ``equal`` tells whether all rows are the same, where K does not tell them apart.
+    """
     N, n, eps = rows.shape[0], model.n_components, float(np.finfo(rows.dtype).eps)
     fraction = n is not None and not isinstance(n, Integral)
     s = min(int(n), N) if isinstance(n, Integral) else N
@@ -49,7 +55,7 @@ def kernel_eigenpairs(model: Any, rows: Operator, K: Operator, total: float, X: 
         H = np.eye(N, len(zeros), dtype=rows.dtype)
         if not named:
             check(zeros, H[:, :0], rows, 1.0)
-        lost = not _all_equal(X)
+        lost = not equal()
         ritz = Ritz(H, zeros, zeros + np.float32(lost))
         if lost:
             _warn_of_rounding(model, ritz.residual, rows.dtype)
@@ -136,6 +142,16 @@ def _warn_of_rounding(model: Any, residual: float, dtype: Any) -> None:
     )
 
 
-def _all_equal(X: Any) -> bool:
-    """Whether all rows are the same."""
+def all_equal(X: Any, counted: np.ndarray) -> bool:
+    """Whether all rows that count are the same."""
+    X = X[counted]
     return (X[np.zeros(X.shape[0], dtype=int)] != X).sum() == 0
+
+
+def filled_up(values: np.ndarray, counted: np.ndarray) -> np.ndarray:
+    """What belongs to the rows that count, with 0 for the others."""
+    if counted.all():
+        return values
+    whole = np.zeros((len(counted), *values.shape[1:]), dtype=values.dtype)
+    whole[counted] = values
+    return whole

@@ -13,11 +13,12 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from .._pairwise import far_origin, pairwise
 from ..features import choose_landmarks, median_gamma, nystroem, random_fourier, scale_gamma
-from ..operators import Kernel, Operator, as_operator, is_streamed
+from ..linalg import to_numpy
+from ..operators import Kernel, Operator, Selected, as_operator, is_streamed
 from ..operators._blocks import as_float, block_rows
 from ..operators.rows import RowBlocked
 from ..operators.shifted import shifted
-from ._data import check_energy, validated
+from ._data import check_energy, checked_weights, validated
 from ._followed import FollowedMixin
 
 KERNELS = {
@@ -100,6 +101,16 @@ class KernelMixin(FollowedMixin):
                 "rows and kernel='rbf' or a function instead of kernel='precomputed'"
             )
         return X
+
+    def _counted(self, X: Any, sample_weight: Any) -> tuple[Any, Any, np.ndarray | None]:
+        """The rows of positive weight; the weights of all; and which rows count, None where all do."""
+        operator = as_operator(X)
+        assert isinstance(operator, RowBlocked)
+        weights = checked_weights(sample_weight, operator)
+        present = None if weights is None else to_numpy(weights > 0)
+        if present is None or present.all():
+            return X, weights, None
+        return Selected(operator, present), weights, present
 
     def _kernel(self, X: Any, Y: Any) -> np.ndarray:
         """``k(X, Y)`` of rows, about their origin."""

@@ -122,8 +122,13 @@ class OutlierScoresMixin(OutlierMixin):
         xp = namespace(scores)
         return 1 - 2 * xp.astype(scores < self.offset_, xp.int64)
 
-    def _flag(self, found: Measured, score: Array, orthogonal: Array) -> None:
-        """The training rows' distances, the limits of both, and who is beyond them."""
+    def _flag(
+        self, found: Measured, score: Array, orthogonal: Array, counted: np.ndarray | None = None
+    ) -> None:
+        """The training rows' distances, the limits of both, and who is beyond them.
+
+        A share of the rows is one of those that count.
+        """
         self.score_distances_, self.orthogonal_distances_ = score, orthogonal
         components = int(found.scores.shape[1])
         self.limits_ = (
@@ -137,7 +142,7 @@ class OutlierScoresMixin(OutlierMixin):
                 self.flags_by_, 1.0
             )
         else:
-            numbers = seen(scores)
+            numbers = seen(scores) if counted is None else seen(scores)[counted]
             offset = float(np.percentile(numbers, 100.0 * self.contamination))
             # Where that is the score of a row, rounding must not decide on its flag.
             self.offset_ = offset - float(np.sqrt(np.finfo(numbers.dtype).eps)) * abs(offset)
