@@ -470,6 +470,7 @@ def test_grid_search_over_gamma(approximation):
 # New rows, by blocks.
 
 
+@pytest.mark.filterwarnings("ignore:kernel='sigmoid' is not positive semidefinite")
 @pytest.mark.parametrize("kernel", ["rbf", "poly", "linear", "cosine", "sigmoid", "precomputed"])
 @pytest.mark.parametrize("center", [True, False])
 def test_new_rows_in_small_blocks(monkeypatch, kernel, center):

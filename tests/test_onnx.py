@@ -28,7 +28,11 @@ from dualpca.onnx import to_onnx
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 
-pytestmark = pytest.mark.filterwarnings("ignore:two starts found", "ignore:.* of the rows are fl")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:two starts found",
+    "ignore:.* of the rows are fl",
+    "ignore:kernel='sigmoid' is not positive semidefinite",
+)
 
 LINEAR = [
     PCA(3),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -463,12 +465,17 @@ def test_a_kernel_matrix_is_as_good_as_rows(center):
     assert model.n_features_in_ == 150
 
 
-@pytest.mark.parametrize("method", ["distances", "predict", "score_samples", "decision_function"])
-def test_distances_need_more_than_a_kernel_matrix(method):
-    X = bad_rows()
+def test_distances_need_more_than_a_kernel_matrix():
+    X, message = bad_rows(), r"k\(x, x\).*precomputed.*outliers_.*give rows"
     model = fitted(X @ X.T, kernel="precomputed")
-    with pytest.raises(ValueError, match=r"k\(x, x\).*precomputed.*outliers_.*give rows"):
-        getattr(model, method)(new_rows() @ X.T)
+    with pytest.raises(ValueError, match=message):
+        model.distances(new_rows() @ X.T)
+    for method in ("predict", "score_samples", "decision_function"):
+        assert hasattr(fitted(X), method)
+        with pytest.raises(AttributeError, match=f"no attribute '{method}'") as told:
+            getattr(model, method)
+        assert re.search(message, str(told.value.__cause__))
+    assert_array_equal(model.fit_predict(X @ X.T) == -1, model.outliers_)
 
 
 @pytest.mark.parametrize("approximation", ["nystroem", "rff", "orf"])

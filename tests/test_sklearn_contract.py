@@ -12,8 +12,10 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_iris
+from sklearn.decomposition import KernelPCA as Oracle
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics.pairwise import linear_kernel
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -53,6 +55,7 @@ ESTIMATORS = [
     KernelPCA(2, kernel="rbf", approximation="orf", n_random_features=50, center=False),
     RobustKernelPCA(contamination=0.1),
     RobustKernelPCA(1, kernel="linear", contamination=0.1, center="geometric_median"),
+    RobustKernelPCA(1, kernel="precomputed", contamination=0.1),
     RobustKernelPCA(1, approximation="nystroem", n_landmarks=2, contamination=0.1),
     RobustKernelPCA(1, approximation="rff", n_random_features=50, contamination=0.1),
     RobustPCA(),
@@ -110,7 +113,26 @@ def arbitrary(estimator):
     All components are asked for, of fewer rows than features: the same rows twice have more of them.
     Or more digits are compared than ``tol`` asks for, of iterates that start in R^n_samples. The
     equivalence itself is a law in test_weights.py.
+
+    And checks that give no kernel matrix where one is asked for.
     """
+    return _compared(estimator) | _no_kernel(estimator)
+
+
+def _no_kernel(estimator):
+    if getattr(estimator, "kernel", None) != "precomputed":
+        return {}
+    if isinstance(estimator, RobustKernelPCA):
+        return {
+            "check_outliers_fit_predict": "it fits rows; the check is run with their kernels below"
+        }
+    if estimator.n_components is None:
+        cut = "a kernel matrix cut to integers has negative eigenvalues: scikit-learn's refuses it too"
+        return {"check_estimators_dtypes": cut}
+    return {}
+
+
+def _compared(estimator):
     if isinstance(estimator, KernelPCA) and estimator.approximation is None:
         reason = "directions without variance are arbitrary; tol=1e-4 leaves other digits"
     elif isinstance(estimator, (KernelPCA, RobustKernelPCA)):
@@ -141,6 +163,22 @@ def arbitrary(estimator):
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=arbitrary)
 def test_checks_of_scikit_learn(estimator, check):
     check(estimator)
+
+
+@pytest.mark.filterwarnings(DOUBT)
+def test_the_check_of_fit_predict_with_kernels_of_its_rows(monkeypatch):
+    rows = estimator_checks.shuffle
+    monkeypatch.setattr(
+        estimator_checks, "shuffle", lambda X, **options: linear_kernel(rows(X, **options))
+    )
+    model = RobustKernelPCA(1, kernel="precomputed", contamination=0.1)
+    estimator_checks.check_outliers_fit_predict("RobustKernelPCA", model)
+
+
+def test_the_check_of_types_refuses_what_is_no_kernel_in_scikit_learn_too():
+    for model in (KernelPCA(kernel="precomputed"), Oracle(kernel="precomputed")):
+        with pytest.raises(ValueError, match=r"eigenvalue"):
+            estimator_checks.check_estimators_dtypes("KernelPCA", model)
 
 
 @pytest.mark.filterwarnings(UNNAMED, DOUBT)

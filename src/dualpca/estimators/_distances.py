@@ -202,8 +202,8 @@ class Components:
 def ordered(found: Measured, q: float, weights: Array | None, fixed: bool) -> Components:
     """The eigenvectors of the robust scatter of the scores of good rows."""
     orthogonal = found.some_orthogonal
-    good = orthogonal <= max(found.cutoff(q), float(orthogonal.min()))
-    good = good if found.counted is None else good & found.counted
+    counted = np.ones(len(orthogonal), dtype=bool) if found.counted is None else found.counted
+    good = counted & (orthogonal <= max(found.cutoff(q), float(orthogonal[counted].min())))
     mass = None if weights is None else seen(weights)[good]
     scores = found.some_scores
     location, covariance = robust_scatter(scores[good], mass, fixed)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -11,28 +9,17 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from .._pairwise import far_origin, pairwise
 from ..features import choose_landmarks, median_gamma, nystroem, random_fourier, scale_gamma
-from ..linalg import norm
-from ..operators import Kernel, Operator, Weighted, as_operator, is_streamed
+from ..linalg import to_numpy
+from ..operators import Kernel, Operator, Selected, as_operator, is_streamed
 from ..operators._blocks import as_float, block_rows
 from ..operators.rows import RowBlocked
 from ..operators.shifted import shifted
-from ..solvers import Ritz
-from ..solvers.certificate import Certificate
-from ..solvers.solve import outside
-from ._data import check_energy, seed, validated
+from ._data import check_energy, checked_weights, validated
 from ._followed import FollowedMixin
-from ._subspace import (
-    DIRECT_ROUNDING,
-    Subspace,
-    growing_subspace,
-    leading_subspace,
-    warn_above,
-)
 
 KERNELS = {
     "linear",
@@ -92,7 +79,8 @@ class KernelMixin(FollowedMixin):
     def _kernel_rows(self, X: Any, *, reset: bool, rows: int = 1) -> Any:
         """X checked; for a precomputed kernel a square matrix at ``fit``."""
         precomputed = self.kernel == "precomputed"
-        streamed = isinstance(X, RowBlocked) or (is_streamed(X) and not isinstance(X, np.memmap))
+        mapped = isinstance(X, np.ndarray)  # memory maps are sliced by rows as arrays are
+        streamed = isinstance(X, RowBlocked) or (is_streamed(X) and not mapped)
         if streamed and self.approximation is None:
             raise ValueError(
                 f"{type(self).__name__} with approximation=None takes kernels between all pairs of rows "
@@ -113,6 +101,16 @@ class KernelMixin(FollowedMixin):
                 "rows and kernel='rbf' or a function instead of kernel='precomputed'"
             )
         return X
+
+    def _counted(self, X: Any, sample_weight: Any) -> tuple[Any, Any, np.ndarray | None]:
+        """The rows of positive weight; the weights of all; and which rows count, None where all do."""
+        operator = as_operator(X)
+        assert isinstance(operator, RowBlocked)
+        weights = checked_weights(sample_weight, operator)
+        present = None if weights is None else to_numpy(weights > 0)
+        if present is None or present.all():
+            return X, weights, None
+        return Selected(operator, present), weights, present
 
     def _kernel(self, X: Any, Y: Any) -> np.ndarray:
         """``k(X, Y)`` of rows, about their origin."""
@@ -222,93 +220,3 @@ def _check_symmetric(K: np.ndarray) -> None:
             f"kernel='precomputed' expects a symmetric matrix, and X differs from X.T by {apart:.1e}; "
             "give (X + X.T) / 2, or the rows and a kernel"
         )
-
-
-def kernel_eigenpairs(model: Any, rows: Operator, K: Operator, total: float, X: Any) -> Subspace:
-    """Ritz pairs of ``K = X X^T`` on an orthonormal H, explicit whatever the formulation."""
-    N, n, eps = rows.shape[0], model.n_components, float(np.finfo(rows.dtype).eps)
-    fraction = n is not None and not isinstance(n, Integral)
-    s = min(int(n), N) if isinstance(n, Integral) else N
-    energy = K.energy()
-    # Centring is exact to this; rows that differ by less are one row.
-    if total <= 100 * eps * energy:
-        zeros = np.zeros(1 if fraction else s, dtype=rows.dtype)
-        H = np.eye(N, len(zeros), dtype=rows.dtype)
-        lost = not _all_equal(X)
-        ritz = Ritz(H, zeros, zeros + np.float32(lost))
-        if lost:
-            _warn_of_rounding(model, ritz.residual, rows.dtype)
-        return Subspace(ritz, Certificate.of_norms(zeros, zeros, ceiling=0.0), "none", 0)
-    # Solvers square eigenvalues: far from 1 these are brought near it, which is exact by a power of 2.
-    near = 1e-9 < total < 1e9
-    scale = 1.0 if near else 2.0 ** -round(math.log2(total) / 2)
-    view = rows if near else Weighted(rows, rows.asarray(np.full(N, scale)))
-    options = {
-        "rows": view,
-        "dense": False,
-        "energy": total * scale**2,
-        "solver": model.solver,
-        "formulation": model.formulation,
-        "tol": model.tol,
-        "max_iter": model.max_iter,
-        "seed": seed(model.random_state),
-    }
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # told below, with what else is known
-        if fraction:
-            found = growing_subspace(view.T, float(n) * total * scale**2, **options)
-        else:
-            found = leading_subspace(view.T, s, **options)
-    ritz = found.ritz
-    theta, residuals = (
-        (np.asarray(a, dtype=float) / scale**2).astype(rows.dtype)
-        for a in (ritz.theta, ritz.residuals)
-    )
-    found = replace(found, ritz=Ritz(ritz.V, theta, residuals))
-    return _with_rounding(model, found, 2 * eps * (energy - total) / np.sqrt(N))
-
-
-def _with_rounding(model: Any, found: Subspace, rounding: float) -> Subspace:
-    """What was found with the rounding of K in its residuals, and the warning that these deserve.
-
-    Entries of K of size k are off by about eps k, so that its product with a vector is by eps k sqrt(N).
-    That matters where centring takes most of K away; a residual, of the same rounded K, is blind to it.
-    """
-    ritz, eps = found.ritz, float(np.finfo(found.ritz.theta.dtype).eps)
-    name = found.solver.split()[0].rstrip(":")
-    direct = name in ("lapack", "gram")
-    least = max(model.tol, DIRECT_ROUNDING * eps if direct else 0.0)
-    size = norm(ritz.theta)
-    lost = rounding * np.sqrt(len(ritz.theta)) / size if size > 0 else 0.0
-    if lost > DIRECT_ROUNDING * eps:
-        ritz = replace(ritz, residuals=np.hypot(ritz.residuals, rounding).astype(ritz.V.dtype))
-        found = replace(found, ritz=ritz, certificate=found.certificate.at_least(lost**2))
-    # An eigendecomposition can miss by more than rounding only where eigenvalues are negative.
-    if direct and ritz.residual > max(5e-3 if eps > 1e-10 else 1e-5, 10 * lost):
-        warnings.warn(
-            f"{name} reached a residual of {ritz.residual:.1e}: kernel={model.kernel!r} is not symmetric "
-            "positive semidefinite on this data, and components with negative eigenvalues come out as "
-            "zero; use other parameters, or ask for fewer n_components",
-            ConvergenceWarning,
-            stacklevel=outside(),
-        )
-    elif 10 * lost > ritz.residual > least:
-        _warn_of_rounding(model, ritz.residual, ritz.V.dtype)
-    else:
-        warn_above(ritz.residual, least, name, None if direct else model.max_iter)
-    return found
-
-
-def _warn_of_rounding(model: Any, residual: float, dtype: Any) -> None:
-    warnings.warn(
-        f"kernel={model.kernel!r} hardly differs between the rows of X, so that the rounding of {dtype} "
-        f"leaves a residual of {residual:.1e}, above tol={model.tol:.1e}; use other parameters, such as "
-        "a larger gamma, centre X, or give float64",
-        ConvergenceWarning,
-        stacklevel=outside(),
-    )
-
-
-def _all_equal(X: Any) -> bool:
-    """Whether all rows are the same."""
-    return (X[np.zeros(X.shape[0], dtype=int)] != X).sum() == 0

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import OutlierMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ..linalg import Array, namespace, seen
@@ -28,6 +29,12 @@ def score_distances(T: Array, variances: Array) -> Array:
         return xp.sqrt(xp.sum(scaled * scaled, axis=1))
 
 
+def _measures_new_rows(model: Any) -> bool:
+    """Whether the model can: where not, it lacks the methods that scikit-learn gives a meaning."""
+    model._check_new_rows()
+    return True
+
+
 class OutlierScoresMixin(OutlierMixin):
     """Scores and flags from the two distances of rows, the limit ``offset_`` and ``flags_by_``."""
 
@@ -46,6 +53,9 @@ class OutlierScoresMixin(OutlierMixin):
     def _distances(self, X: Any) -> tuple[Array, Array]:
         """Score and orthogonal distances."""
 
+    def _check_new_rows(self) -> None:
+        """Raise where nothing can be said of new rows."""
+
     def distances(self, X: Any) -> tuple[Array, Array]:
         """The two distances of the outlier map.
 
@@ -62,6 +72,7 @@ class OutlierScoresMixin(OutlierMixin):
         """
         return self._distances(self._checked(X, "distances"))
 
+    @available_if(_measures_new_rows)
     def score_samples(self, X: Any) -> Array:
         """Minus the distance that flags rows, so that higher is more normal.
 
@@ -81,6 +92,7 @@ class OutlierScoresMixin(OutlierMixin):
     def _normality(self, X: Any) -> Array:
         return self._normality_of(*self._distances(X))
 
+    @available_if(_measures_new_rows)
     def decision_function(self, X: Any) -> Array:
         """``score_samples(X) - offset_``: negative for outliers.
 
@@ -94,6 +106,7 @@ class OutlierScoresMixin(OutlierMixin):
         """
         return self._normality(self._checked(X, "decision_function")) - self.offset_
 
+    @available_if(_measures_new_rows)
     def predict(self, X: Any) -> Array:
         """+1 for good rows, -1 for outliers.
 
@@ -109,8 +122,13 @@ class OutlierScoresMixin(OutlierMixin):
         xp = namespace(scores)
         return 1 - 2 * xp.astype(scores < self.offset_, xp.int64)
 
-    def _flag(self, found: Measured, score: Array, orthogonal: Array) -> None:
-        """The training rows' distances, the limits of both, and who is beyond them."""
+    def _flag(
+        self, found: Measured, score: Array, orthogonal: Array, counted: np.ndarray | None = None
+    ) -> None:
+        """The training rows' distances, the limits of both, and who is beyond them.
+
+        A share of the rows is one of those that count.
+        """
         self.score_distances_, self.orthogonal_distances_ = score, orthogonal
         components = int(found.scores.shape[1])
         self.limits_ = (
@@ -124,7 +142,7 @@ class OutlierScoresMixin(OutlierMixin):
                 self.flags_by_, 1.0
             )
         else:
-            numbers = seen(scores)
+            numbers = seen(scores) if counted is None else seen(scores)[counted]
             offset = float(np.percentile(numbers, 100.0 * self.contamination))
             # Where that is the score of a row, rounding must not decide on its flag.
             self.offset_ = offset - float(np.sqrt(np.finfo(numbers.dtype).eps)) * abs(offset)

@@ -70,6 +70,7 @@ class PreimageMixin:
     inverse: str
     alpha: float
     eigenvalues_: np.ndarray
+    eigenvectors_: np.ndarray
     X_fit_: Any
     features_: Any
     pca_: Any

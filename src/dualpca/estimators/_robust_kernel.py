@@ -19,6 +19,7 @@ from ..losses import Loss, as_loss
 from ..operators import Centered, Kernel, Matrix, Operator, Weighted
 from ..progress import phase
 from ..solvers.solve import as_solver
+from ._definite import Ends, check_definite, definite_by_name
 from ._distances import Measured, between
 from ._robust import GUARD, average_loss, fit_rows, row_scales, scaled_loss
 from ._start import (
@@ -37,12 +38,16 @@ ROWS = 1000
 
 @dataclass(frozen=True)
 class Sample:
-    """Coordinates of some rows about ``Gamma^T share``, and the way back to coefficients."""
+    """Coordinates of some rows about ``Gamma^T share``, and the way back to coefficients.
+
+    ``spectrum`` is that of their kernel matrix, where this may be indefinite.
+    """
 
     T: Matrix
     chosen: np.ndarray
     back: np.ndarray
     share: np.ndarray
+    spectrum: np.ndarray | None
 
     def coefficients(self, v: np.ndarray) -> np.ndarray:
         """Of the vectors with these coordinates."""
@@ -64,7 +69,12 @@ def fixed_share(center: Any, K: Kernel, mass: np.ndarray) -> np.ndarray | None:
 
 
 def take_coordinates(
-    K: Kernel, block: Any, mass: np.ndarray, share: np.ndarray | None, rng: np.random.Generator
+    model: Any,
+    K: Kernel,
+    block: Any,
+    mass: np.ndarray,
+    share: np.ndarray | None,
+    rng: np.random.Generator,
 ) -> Sample:
     """The rows of a sample in an orthonormal basis of their span, by an eigendecomposition.
 
@@ -85,7 +95,9 @@ def take_coordinates(
     S = np.asarray(block(chosen), dtype=float)
     rounding = 100 * float(np.finfo(K.dtype).eps) * float(np.abs(np.diagonal(S)).max())
     S = S - image[chosen] - image[chosen][:, None] + float(image @ share)
+    spectrum = None if definite_by_name(model) else _spectrum(S, rounding, K.dtype)
     if np.diagonal(S).max() <= rounding:
+        check_sample(model, spectrum, 1)
         raise ValueError(
             "the rows of X are all equal in feature space, so that there is no subspace to fit; check X "
             "and the parameters of the kernel, such as gamma"
@@ -96,7 +108,21 @@ def take_coordinates(
     values, U = eigh(S / norms / norms.T)
     some = values > count * np.finfo(K.dtype).eps * float(values[0])
     root = np.sqrt(values[some])
-    return Sample(Matrix(norms * U[:, some] * root), chosen, U[:, some] / root / norms, share)
+    T = Matrix(norms * U[:, some] * root)
+    return Sample(T, chosen, U[:, some] / root / norms, share, spectrum)
+
+
+def _spectrum(S: np.ndarray, rounding: float, dtype: Any) -> np.ndarray:
+    """The eigenvalues of S, decreasing; 0 where they may be the rounding of its entries."""
+    values = np.linalg.eigvalsh((S + S.T) / 2)[::-1]
+    return np.where(np.abs(values) > rounding * np.sqrt(len(S)), values, 0.0).astype(dtype)
+
+
+def check_sample(model: Any, spectrum: np.ndarray | None, s: int) -> None:
+    """Refuse negative eigenvalues of a sample, or tell of them, beside s components."""
+    if spectrum is not None:
+        ends = Ends(*(float(spectrum[i]) for i in (s - 1, -1, 0)))
+        check_definite(model, spectrum[:s].clip(0), ends, by_size=True)
 
 
 def about(K: Kernel, a: np.ndarray) -> Centered:
@@ -179,13 +205,14 @@ def fit_kernel(
     """Start, dual DCA and guarded refit by the parameters of ``model``; ``plain`` where mass is 1."""
     share = fixed_share(model.center, K, mass)
     with phase("start"):
-        sample = take_coordinates(K, block, mass, share, rng)
+        sample = take_coordinates(model, K, block, mass, share, rng)
     T, fixed = sample.T, None if share is None else np.zeros(sample.T.shape[1])
     n = model.n_components
     if isinstance(n, Integral) and int(n) <= T.shape[0]:
         n = min(int(n), T.shape[1])  # no more axes than the rows span
     with phase("start"):
         s = number_of_components(n, T, fixed, rng)
+        check_sample(model, sample.spectrum, s)
         starts = as_starts(model.init, s, T.shape[1])
         start, agreement, nearness = best_start(T, starts, s, fixed, rng)
     loss = scaled_loss(as_loss(model.loss), T, start, model.normalize)

@@ -81,13 +81,14 @@ def bulk(
     """
     s = scores.shape[1]
     rows = repeated_rows(distances, weights)
+    counted = scores if weights is None else scores[weights > 0]
     t = np.cbrt(distances[rows]) ** 2
     enough = max(LOWER * len(t), 2 * (s + 1), 5)
     while True:
         h = min(len(t), (len(t) + s + 1) // 2)
         location, scale = (float(a[0]) for a in location_scale(t[None, :], h))
         lower = t < location - FAR * scale
-        if lower.sum() < enough or not _spans(scores[rows[lower]], scores):
+        if lower.sum() < enough or not _spans(scores[rows[lower]], counted):
             return location, scale
         t, rows = t[lower], rows[lower]
 

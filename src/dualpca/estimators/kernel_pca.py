@@ -16,9 +16,10 @@ from ..linalg import Array
 from ..operators import Centered, Operator, Weighted, is_streamed
 from ..progress import convergence
 from ..solvers import Ritz
-from ._data import check_number, checked_weights, seed
+from ._data import check_number, seed
 from ._followed import followed
-from ._kernels import KERNEL_CONSTRAINTS, KernelMixin, kernel_eigenpairs
+from ._kernel_eigenpairs import all_equal, filled_up, kernel_eigenpairs
+from ._kernels import KERNEL_CONSTRAINTS, KernelMixin
 from ._preimage import PreimageMixin
 from ._subspace import ITERATIVE
 from .pca import PCA
@@ -82,7 +83,8 @@ class KernelPCA(
     eigenvalues_ : array of shape (n_components,)
         Of the centred K, decreasing.
     eigenvectors_ : array of shape (n_samples, n_components)
-        Orthonormal; in each the entry of largest magnitude is positive. Not with an approximation.
+        Orthonormal; in each the entry of largest magnitude is positive, and those of rows of weight 0
+        are 0. Not with an approximation.
     explained_variance_, explained_variance_ratio_ : arrays of shape (n_components,)
         The variance of each score, and its share of the total in feature space.
     X_fit_ : array
@@ -188,47 +190,56 @@ class KernelPCA(
         check_number(self.n_components)
         X = self._kernel_rows(X, reset=True, rows=1 if self.approximation is None else 2)
         self._check_inverse(X)
+        rows, weights, present = self._counted(X, sample_weight)
         rng = np.random.default_rng(seed(self.random_state))
-        self._look_at(X, rng)
+        self._look_at(rows, rng)
         if self.approximation is None:
-            self._fit_exact(X, sample_weight)
+            self._fit_exact(X, weights, present)
         else:
-            self._fit_features(X, sample_weight, rng)
+            self._fit_features(X, rows, weights, present, rng)
         if self.fit_inverse_transform:
-            self._fit_inverse(X, rng)
+            self._fit_inverse(rows, rng)
         return self
 
-    def _fit_exact(self, X: Any, sample_weight: Any) -> None:
+    def _fit_exact(self, X: Any, weights: Any, present: np.ndarray | None) -> None:
         if self.solver == "lapack" or not isinstance(self.n_components, Integral):
             remedy = "give n_components, or approximation='nystroem'"
             ensure(2 * X.shape[0] ** 2 * X.dtype.itemsize, "the kernel matrix and its axes", remedy)
         operator = self._kernel_operator(X)
-        weights = checked_weights(sample_weight, operator)
-        mass = np.ones(X.shape[0], dtype=operator.dtype) if weights is None else weights
-        self._share = (mass / mass.sum()).astype(operator.dtype)
+        counted = np.ones(X.shape[0], dtype=bool) if present is None else present
+        mass = np.ones(X.shape[0], dtype=operator.dtype) if weights is None else weights[counted]
+        operator = operator if present is None else operator.among(present)
+        share = (mass / mass.sum()).astype(operator.dtype)
         Xc: Operator = operator
         if self.center:
-            center = operator.rmatmul(self._share[:, None])
+            center = operator.rmatmul(share[:, None])
             Xc = Centered(operator, center, center * float(len(mass)) if weights is None else None)
-            self._row_mean = center.image[:, 0]
-            self._all_mean = float(self._row_mean @ self._share)
+            row_mean = center.image[:, 0]
+            self._row_mean = filled_up(row_mean, counted)
+            self._all_mean = float(row_mean @ share)
+        self._share = filled_up(share, counted)
         root = np.sqrt(mass)
         rows = Xc if weights is None else Weighted(Xc, root)
         total = rows.energy()
-        found = kernel_eigenpairs(self, rows, operator, total, X)
+        found = kernel_eigenpairs(self, rows, operator, total, lambda: all_equal(X, counted))
         self.residual_, self.variance_shortfall_ = found.ritz.residual, found.shortfall()
         self.solver_, self.n_iter_ = found.solver, found.iterations
         self._set_eigenpairs(found.ritz, total, float(mass.sum()))
         positive = self.eigenvalues_ > 0
         scale = np.where(positive, 1 / np.sqrt(np.where(positive, self.eigenvalues_, 1)), 0)
-        self._coefficients = (root[:, None] * self.eigenvectors_) * scale
+        self._coefficients = filled_up((root[:, None] * self.eigenvectors_) * scale, counted)
+        self.eigenvectors_ = filled_up(self.eigenvectors_, counted)
         self.X_fit_ = X if self.kernel == "precomputed" or is_streamed(X) else X.copy()
         self.n_passes_ = operator.passes
         self.convergence_ = convergence(self.n_passes_, self.residual_)
 
-    def _fit_features(self, X: Any, sample_weight: Any, rng: np.random.Generator) -> None:
+    def _fit_features(
+        self, X: Any, rows: Any, weights: Any, present: np.ndarray | None, rng: np.random.Generator
+    ) -> None:
         """PCA of the features, of which K is made approximately."""
-        self.features_ = self._feature_map(X, rng)
+        self.features_ = self._feature_map(rows, rng)
+        if present is not None and not rows.spread:
+            X, weights = rows, weights[present]
         operator = feature_operator(self.features_, X)
         n = self.n_components
         n = min(int(n), *operator.shape) if isinstance(n, Integral) else n
@@ -240,7 +251,7 @@ class KernelPCA(
             tol=self.tol,
             max_iter=self.max_iter,
             random_state=int(rng.integers(2**31)),
-        ).fit(operator, sample_weight=sample_weight)
+        ).fit(operator, sample_weight=weights)
         pca = self.pca_
         self.eigenvalues_ = pca.singular_values_**2
         if self.n_components is None or self.remove_zero_eig:

@@ -13,7 +13,7 @@ from ..features import feature_operator
 from ..linalg import Array
 from ..operators import is_streamed
 from ..progress import convergence, phase
-from ._data import check_number, checked_weights, seed
+from ._data import check_number, seed
 from ._distances import Measured, ordered
 from ._followed import followed
 from ._kernels import KERNEL_CONSTRAINTS, KernelMixin
@@ -171,57 +171,63 @@ class RobustKernelPCA(
         self._validate_params()
         check_number(self.n_components)
         X = self._kernel_rows(X, reset=True, rows=2)
+        rows, weights, present = self._counted(X, sample_weight)
         rng = np.random.default_rng(seed(self.random_state))
-        self._look_at(X, rng)
+        self._look_at(rows, rng)
         if self.approximation is None:
-            self._fit_exact(X, sample_weight, rng)
+            self._fit_exact(X, weights, rng)
         else:
-            self._fit_features(X, sample_weight, rng)
+            self.features_ = self._feature_map(rows, rng)
+            self._fit_features(X, weights, present, rng)
         return self
 
-    def _fit_features(self, X: Any, sample_weight: Any, rng: np.random.Generator) -> None:
+    def _fit_features(
+        self, X: Any, weights: Any, present: np.ndarray | None, rng: np.random.Generator
+    ) -> None:
         """RobustPCA of the features; distances include what landmarks do not span (Pythagoras)."""
-        self.features_ = self._feature_map(X, rng)
         operator = feature_operator(self.features_, X)
         names = "n_components loss normalize center init refit solver quantile flag contamination"
         options = {name: getattr(self, name) for name in (*names.split(), "tol", "max_iter")}
         model = RobustPCA(**options, random_state=int(rng.integers(2**31)))
-        weights = checked_weights(sample_weight, operator)
         self.pca_ = model.fit(operator, sample_weight=weights)
         steps, found = model.convergence_, None
         if self.approximation == "nystroem":
-            found = self._measured(X, operator, weights)
+            found = self._measured(X, operator, weights, present)
             far = found.orthogonal > found.cutoff(self.quantile)
             mass = (1.0 if weights is None else weights) * ~far
-            left = (mass > 0).sum()
-            if self.refit and (far & ~model.outliers_).any() and left > 2 * model.n_components_:
+            left, new = (mass > 0).sum(), far & ~model.outliers_
+            new = new if weights is None else new & (weights > 0)
+            if self.refit and new.any() and left > 2 * model.n_components_:
                 with phase("refit"):
                     self.pca_ = model.fit(operator, sample_weight=mass)
-                found = self._measured(X, operator, weights)
+                found = self._measured(X, operator, weights, present)
         for name in TAKEN.split():
             setattr(self, name, getattr(model, name))
         if found is not None:
             self.orthogonal_cutoff_ = found.cutoff(MAP)
-            self._flag(found, model.score_distances_, found.orthogonal)
+            self._flag(found, model.score_distances_, found.orthogonal, found.counted)
         self.n_passes_ = operator.passes
         self.convergence_ = [*steps[:-1], (self.n_passes_, self.residual_)]
 
-    def _measured(self, X: Any, operator: Any, weights: Array | None) -> Measured:
+    def _measured(
+        self, X: Any, operator: Any, weights: Array | None, present: np.ndarray | None
+    ) -> Measured:
         """The training rows beside the subspace, in feature space."""
         T, rest = self.pca_._scores(operator), self._unspanned(X, operator)
         orthogonal = np.hypot(self.pca_.orthogonal_distances_, rest)
         T, orthogonal = operator.held(T, orthogonal)
         pca = self.pca_
-        return Measured.of(pca._origin, pca.components_.T, T, orthogonal, weights)
+        counted = None if operator.spread else present  # of spread rows a sample is at hand
+        V = pca.components_.T
+        return Measured.of(pca._origin, V, T, orthogonal, weights, counted=counted)
 
     def _unspanned(self, X: Any, operator: Any) -> Any:
         """``sqrt(k(x, x) - ||phi(x)||^2)``: how far a row is from the span of the landmarks."""
         norms = operator.row_norms()
         return np.sqrt(np.clip(self._diagonal(X) - norms**2, 0.0, None)).astype(norms.dtype)
 
-    def _fit_exact(self, X: Any, sample_weight: Any, rng: np.random.Generator) -> None:
+    def _fit_exact(self, X: Any, weights: Any, rng: np.random.Generator) -> None:
         K = self._kernel_operator(X)
-        weights = checked_weights(sample_weight, K)
         mass = np.ones(X.shape[0]) if weights is None else np.asarray(weights, dtype=float)
         done = fit_kernel(self, K, lambda rows: self._between(X, rows), mass, weights is None, rng)
         self.agreement_, self.start_, self.loss_ = done.agreement, done.start, done.loss
@@ -256,7 +262,7 @@ class RobustKernelPCA(
         self._center_norm2 = float(image @ parts.center)
         self.score_cutoff_ = chi2_quantile(MAP, self.n_components_) ** 0.5
         self.orthogonal_cutoff_ = found.cutoff(MAP)
-        self._flag(found, parts.score_distances.astype(dtype), found.orthogonal)
+        self._flag(found, parts.score_distances.astype(dtype), found.orthogonal, found.counted)
 
     def fit_predict(self, X: Any, y: Any = None, **params: Any) -> Array:
         """+1 for good training rows, -1 for outliers; also where the kernel is precomputed.
@@ -304,6 +310,14 @@ class RobustKernelPCA(
             self.dual_coef_.dtype
         ), K @ self.center_coef_
 
+    def _check_new_rows(self) -> None:
+        if self.kernel == "precomputed":
+            raise ValueError(
+                "the distances of new rows need k(x, x), which a precomputed kernel matrix does not "
+                "hold; use orthogonal_distances_ and outliers_ for training rows, or give rows and a "
+                "kernel function"
+            )
+
     def _distances(self, X: Any) -> tuple[Array, Array]:
         if self.approximation is not None:
             operator = feature_operator(self.features_, X)
@@ -311,12 +325,7 @@ class RobustKernelPCA(
             if self.approximation == "nystroem":
                 orthogonal = np.hypot(orthogonal, self._unspanned(X, operator))
             return score, orthogonal
-        if self.kernel == "precomputed":
-            raise ValueError(
-                "the distances of new rows need k(x, x), which a precomputed kernel matrix does not "
-                "hold; use orthogonal_distances_ and outliers_ for training rows, or give rows and a "
-                "kernel function"
-            )
+        self._check_new_rows()
         parts = []
         for rows in self._chunks(X):
             T, inner = self._image(X[rows])

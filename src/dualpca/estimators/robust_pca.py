@@ -331,7 +331,7 @@ class RobustPCA(FollowedMixin, LinearOutliersMixin, CovarianceMixin, ScoresMixin
         if present is not None:
             by_row, some = np.zeros(self.n_samples_), by_row
             by_row[present] = some
-            self._flag(found, *self._distances(whole))
+            self._flag(found, *self._distances(whole), present)
         self.weights_, self.outliers_ = whole.held(whole.as_rows(by_row), self.outliers_)
         self.n_passes_ = whole.passes
         self.convergence_ = convergence(self.n_passes_, self.residual_)

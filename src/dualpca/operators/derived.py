@@ -88,6 +88,9 @@ class Selected(Derived):
 
         return turn
 
+    def take(self, rows: np.ndarray) -> Any:
+        return self._base.take(np.flatnonzero(self._keep)[rows])
+
 
 class Mapped(Derived):
     """``phi(X)``: each block of rows through a function, such as a feature map, in each pass."""

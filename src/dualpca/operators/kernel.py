@@ -144,6 +144,11 @@ class Kernel(Operator):
         """``K = X X^T``, as two products with X, never formed."""
         return cls(_Outer(X), lambda: X.row_norms() ** 2)
 
+    def among(self, present: np.ndarray) -> Kernel:
+        """K between the rows where ``present`` is true; nothing is copied."""
+        rows = np.flatnonzero(present)
+        return Kernel(_Among(self.K, rows), lambda: self._diagonal()[rows])
+
     @property
     def passes(self) -> int:
         return self.K.passes
@@ -172,6 +177,28 @@ class Kernel(Operator):
 
     def asarray(self, values: Any) -> Array:
         return self.K.asarray(values)
+
+
+class _Among:
+    """``K[rows, rows]``, never copied in a product."""
+
+    def __init__(self, K: Any, rows: np.ndarray) -> None:
+        self.K, self.rows = K, rows
+        self.shape = (len(rows), len(rows))
+        self.dtype = K.dtype
+        self.asarray = K.asarray
+
+    @property
+    def passes(self) -> int:
+        return self.K.passes
+
+    def __matmul__(self, H: Array) -> Array:
+        whole = self.K.asarray(np.zeros((self.K.shape[0], H.shape[1])))
+        whole[self.rows] = H
+        return (self.K @ whole)[self.rows]
+
+    def todense(self) -> Array:
+        return self.K.todense()[self.rows[:, None], self.rows]
 
 
 class _Outer:
