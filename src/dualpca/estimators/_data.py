@@ -272,9 +272,9 @@ def check_same_kind(X: Any, fitted: Any, method: str) -> None:
 
 
 def check_scores(X: Any, columns: int) -> Any:
-    """Scores as an array with the right number of columns."""
+    """Scores as an array, or a sparse matrix, with the right number of columns."""
     check_readable(X)
-    scores = X if is_array_api_obj(X) else np.asarray(X)
+    scores = X if is_array_api_obj(X) or sp.issparse(X) else np.asarray(X)
     if scores.ndim != 2 or scores.shape[1] != columns:
         raise ValueError(
             f"X has shape {tuple(scores.shape)}; inverse_transform expects scores with {columns} "
