@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn import decomposition
 from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
 
 from dualpca import PCA, Blocks, KernelPCA, Weighted, as_operator
 
@@ -112,6 +113,8 @@ def test_inverse_transform_of_kernel_pca(kernel, alpha):
     with pytest.raises(ValueError, match="expects scores with 3 columns"):
         ours.inverse_transform(np.ones((2, 4)))
     assert not hasattr(KernelPCA(3), "inverse_transform")
+    with pytest.raises(NotFittedError, match=r"fit_inverse_transform=False.*set"):
+        KernelPCA(3).fit(A).inverse_transform(A[:, :3])
     for X, name in ((sp.csr_array(A), kernel), (A @ A.T, "precomputed")):
         with pytest.raises(ValueError, match="fit_inverse_transform=True needs dense rows"):
             KernelPCA(3, kernel=name, fit_inverse_transform=True).fit(X)

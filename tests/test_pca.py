@@ -912,3 +912,13 @@ def test_a_failed_fit_leaves_no_model():
         pca.fit(X)
     with pytest.raises(NotFittedError):
         pca.transform(X)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("solver", ["lapack", "gram", "krylov", "chebyshev", "dca"])
+@pytest.mark.parametrize("tol", [1e-2, 1e-4])
+def test_components_are_orthonormal_to_the_precision_of_the_data(solver, tol, dtype):
+    """Also where the products, or the eigenvectors of a Gram matrix, were in float32."""
+    X = matrix(800, 700, ratio=0.95, offset=0.0, dtype=dtype)
+    V = PCA(8, solver=solver, tol=tol, random_state=0).fit(X).components_.astype(np.float64)
+    assert np.abs(V @ V.T - np.eye(8)).max() <= 16 * np.finfo(dtype).eps

@@ -15,6 +15,7 @@ from sklearn.utils.validation import _check_n_features, validate_data
 from ..linalg import largest, total
 from ..operators import Operator, Weighted, as_operator, centered, is_streamed
 from ..operators.base import View
+from ..operators.readable import check_readable
 from ..operators.rows import RowBlocked
 from ..operators.shifted import Shifted
 from ..operators.views import Centered
@@ -42,6 +43,7 @@ def validated(
     back as the operator that reads it, unless ``streamed`` is false; arrays of other namespaces stay
     where they are, or become numpy arrays where ``only_numpy``.
     """
+    check_readable(X)
     if streamed and (isinstance(X, RowBlocked) or is_streamed(X)):
         return _streamed(estimator, X, reset=reset, rows=rows)
     if only_numpy and is_array_api_obj(X) and not is_numpy_array(X):
@@ -154,6 +156,7 @@ def checked_weights(sample_weight: Any, X: Operator) -> Any:
     """Weights of the rows as an array of X's kind, or None."""
     if sample_weight is None:
         return None
+    check_readable(sample_weight, "sample_weight")
     given = sample_weight if is_array_api_obj(sample_weight) else np.asarray(sample_weight)
     if given.ndim == 0:
         given = np.full(X.shape[0], float(given))
@@ -269,8 +272,9 @@ def check_same_kind(X: Any, fitted: Any, method: str) -> None:
 
 
 def check_scores(X: Any, columns: int) -> Any:
-    """Scores as an array with the right number of columns."""
-    scores = X if is_array_api_obj(X) else np.asarray(X)
+    """Scores as an array, or a sparse matrix, with the right number of columns."""
+    check_readable(X)
+    scores = X if is_array_api_obj(X) or sp.issparse(X) else np.asarray(X)
     if scores.ndim != 2 or scores.shape[1] != columns:
         raise ValueError(
             f"X has shape {tuple(scores.shape)}; inverse_transform expects scores with {columns} "

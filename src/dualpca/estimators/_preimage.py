@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 from array_api_compat import is_dask_array
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import pairwise_distances_argmin
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._pairwise import shifted_rows
@@ -57,6 +58,27 @@ def fixed_point(
         if len(moving) == 0:
             break
     return X
+
+
+class _WithWayBack:
+    """A method of models with ``fit_inverse_transform``; asked of others, it tells the remedy.
+
+    NotFittedError, which scikit-learn raises there too, is an AttributeError: ``hasattr`` says no.
+    """
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self.method = method
+        self.__doc__ = method.__doc__
+
+    def __get__(self, model: Any, owner: Any = None) -> Any:
+        if model is None:
+            return self.method
+        if not model.fit_inverse_transform:
+            raise NotFittedError(
+                f"{owner.__name__} was given fit_inverse_transform=False, and has no way back from "
+                "scores to rows; set fit_inverse_transform=True and fit dense rows again"
+            )
+        return MethodType(self.method, model)
 
 
 class PreimageMixin:
@@ -107,7 +129,7 @@ class PreimageMixin:
         else:
             self._near = few
 
-    @available_if(lambda self: self.fit_inverse_transform)
+    @_WithWayBack
     def inverse_transform(self, X: Any) -> Array:
         """Rows whose scores are near X, by the way back that ``inverse`` names.
 

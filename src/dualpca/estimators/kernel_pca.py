@@ -68,7 +68,8 @@ class KernelPCA(
     tol, max_iter, random_state, verbose
         As in :class:`dualpca.PCA`; the residual is that of the centred K.
     remove_zero_eig : bool
-        Drop components whose eigenvalue is zero also where ``n_components`` is given.
+        Drop components whose eigenvalue is zero also where ``n_components`` is given; one is kept
+        where all are.
     fit_inverse_transform : bool
         Whether there is a way back from scores to rows.
     inverse : {"ridge", "fixed_point"}

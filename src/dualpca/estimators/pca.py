@@ -82,7 +82,8 @@ class PCA(FollowedMixin, ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseE
         The mean variance of the directions left out (probabilistic PCA).
     n_components_, n_samples_, n_features_in_ : int
     residual_ : float
-        The relative residual that was reached, with what rounding may hide included.
+        The relative residual that was reached, with what rounding may hide included; after
+        :meth:`partial_fit` that of all rows seen, or an upper bound on it.
     variance_shortfall_ : float
         An upper bound on the relative shortfall in captured variance, ``1 - captured/optimum``, from
         the residuals and the Ritz values beyond ``n_components`` (see

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from ..operators import Operator, as_operator, is_streamed
 from ..operators._blocks import GRAM_FACTOR, as_float
+from ..operators.readable import check_readable
 from ..operators.rows import RowBlocked
 from ._columns import describe, medians, named, refuse
 from ._data import _check_shape, _streamed, check_names
@@ -160,6 +161,7 @@ class Preprocessor(OutputMixin, SaveMixin, OneToOneFeatureMixin, TransformerMixi
         X : array, sparse matrix or operator of the same shape
         """
         check_is_fitted(self, "n_filled_")
+        check_readable(X)
         if not is_array_api_obj(X) and not isinstance(X, Operator):
             X = check_array(
                 X,
@@ -178,6 +180,7 @@ class Preprocessor(OutputMixin, SaveMixin, OneToOneFeatureMixin, TransformerMixi
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         """X as floats with any NaN, of its own kind; its operator where it is not in memory."""
+        check_readable(X)
         if isinstance(X, RowBlocked) or is_streamed(X):
             operator = as_operator(X)
             if reset:

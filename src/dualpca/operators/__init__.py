@@ -14,6 +14,7 @@ from .base import Operator
 from .blocks import Blocks
 from .derived import Selected
 from .kernel import Kernel, Representer
+from .readable import check_readable
 from .rows import Matrix, RowBlocked
 from .shifted import Shifted, shifted
 from .sources import BLOCK, out_of_core
@@ -78,9 +79,11 @@ def as_operator(X: Any, *, block_bytes: int | None = None, device: Any = None) -
     blocks = isinstance(X, (list, tuple)) and X and all(getattr(b, "ndim", 0) == 2 for b in X)
     if blocks or out_of_core(X):
         return Blocks(X if blocks else [X], block_bytes=block_bytes or BLOCK)
+    check_readable(X)
     if sp.issparse(X):
         return Matrix(X)
-    return Matrix(X if is_array_api_obj(X) else np.asarray(X))
+    plain = is_array_api_obj(X) and not isinstance(X, np.ma.MaskedArray)
+    return Matrix(X if plain else np.asarray(X))
 
 
 def centered(X: Operator, weights: Any = None) -> Operator:

@@ -42,8 +42,18 @@ def as_float(data: Any) -> Any:
 
 
 def compressed(data: Any) -> Any:
-    """Sparse data of other formats as CSR: only CSR and CSC have fast products and row slices."""
-    return data.tocsr() if sp.issparse(data) and data.format not in ("csr", "csc") else data
+    """Sparse data of other formats as CSR: only CSR and CSC have fast products and row slices.
+
+    Memory that is held beyond the last entry is left out: sums over ``data`` would count it.
+    """
+    if not sp.issparse(data):
+        return data
+    if data.format not in ("csr", "csc"):
+        return data.tocsr()
+    if data.data.shape[0] == data.nnz:
+        return data
+    entries = data.data[: data.nnz], data.indices[: data.nnz], data.indptr
+    return type(data)(entries, shape=data.shape)
 
 
 def cast(block: Any, kind: str) -> Any:

@@ -24,10 +24,11 @@ class Shifted(Derived):
         super().__init__(X, X.shape)
         # A float64 c is subtracted from float32 rows in two parts: its rounding, the same in every
         # row, would be as large as the spread where the mean is 1e7 times that.
-        self._wide = to_numpy(center).astype(float)[:, 0]
-        self.center = X.asarray(self._wide[:, None] + rest)
-        self._c = X.asarray(self._wide[:, None])
-        self._rest = X.asarray(self._wide[:, None] - to_numpy(self._c) + rest)
+        #: c without its rest, in float64
+        self.wide = to_numpy(center).astype(float)[:, 0]
+        self.center = X.asarray(self.wide[:, None] + rest)
+        self._c = X.asarray(self.wide[:, None])
+        self._rest = X.asarray(self.wide[:, None] - to_numpy(self._c) + rest)
         self._exact = max_abs(self._rest) == 0
 
     def single(self, scale: float) -> Operator | None:
@@ -36,7 +37,7 @@ class Shifted(Derived):
 
     def _turn(self) -> Turn:
         if self.sparse:
-            c = self._wide
+            c = self.wide
             return lambda rows, block: [(rows, filled(block, c))]
         center, rest = self._c.T, None if self._exact else self._rest.T
 

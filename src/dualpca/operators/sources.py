@@ -16,6 +16,7 @@ import scipy.sparse as sp
 
 from ._blocks import compressed
 from .maps import extent, map_of, touch
+from .readable import check_readable
 
 #: Bytes of a block where nothing else is said.
 BLOCK = 32 * 2**20
@@ -87,6 +88,7 @@ class ArraySource(Source):
     """
 
     def __init__(self, data: Any) -> None:
+        check_readable(data, "a block of X")
         super().__init__(data.shape, data.dtype)
         self.sparse = sp.issparse(data)
         self._file: Any

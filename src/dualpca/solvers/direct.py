@@ -8,7 +8,7 @@ import numpy as np
 import scipy.linalg
 from array_api_compat import device, is_numpy_array
 
-from ..linalg import Array, column_norms, eigh, namespace, on_gpu, to_numpy
+from ..linalg import Array, column_norms, eigh, namespace, on_gpu, orthonormalize, to_numpy
 from ..operators import Kernel, Operator
 from ..progress import phase
 from .certificate import Certificate, unseen
@@ -110,7 +110,9 @@ def _eigenpairs(
                 Kernel.from_matrix(work).T, s, tol=krylov_aim(tol), seed=seed, energy=trace
             )
         if found.converged:
-            return found.V, found.theta, found.residuals, found.certificate
+            # Vectors of a float32 ``work`` are orthonormal to float32 only, whatever X is.
+            V = orthonormalize(xp.astype(found.V, C.dtype))
+            return V, found.theta, found.residuals, found.certificate
     more = min(s + 1, n)
     if is_numpy_array(C) and more < n and n > 1000:
         theta, V = scipy.linalg.eigh(C, subset_by_index=[n - more, n - 1])
