@@ -72,6 +72,13 @@ def test_the_index_names_the_rows(kind, name, memory, tmp_path):
     assert "not analysed" in table.notes[0]
 
 
+def test_a_counted_index_with_the_name_of_a_column(tmp_path):
+    FRAME.set_index(pd.RangeIndex(0, 3 * N, 3, name="a")).to_parquet(tmp_path / "t.parquet")
+    table = read(tmp_path / "t.parquet")
+    assert (table.names, table.id_columns) == (["a", "b", "c"], ["__index_level_0__"])
+    assert list(table.ids) == [str(3 * i) for i in range(N)]
+
+
 def blocks(X):
     return [X] if isinstance(X, np.ndarray) else (np.asarray(block) for _, block in X.blocks())
 

@@ -29,7 +29,8 @@ def index_of(schema: Any, rows: int | None = None) -> tuple[list[str], Counted |
     except (ValueError, TypeError, LookupError, RecursionError):
         levels, counted = [], None
     others = (name for name in schema.names if name.startswith(UNNAMED))
-    return list(dict.fromkeys([*levels, *others])), counted
+    levels = list(dict.fromkeys([*levels, *others]))
+    return levels, None if levels else counted
 
 
 def _counted(entry: dict[str, Any], rows: int | None) -> Counted | None:

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ..operators.pandas_index import index_of
+from ..operators.pandas_index import UNNAMED, index_of
 from ..operators.sources import BLOCK, ArrowSource
 from .columns import Header
 from .limits import check_columns, check_size, check_text
@@ -48,7 +48,8 @@ class Arrow(Origin):
         index = tuple(map(names.index, levels))
         if self._counted is not None:  # names of rows that pandas does not write as a column
             index = (len(names),)
-            names.append(self._counted.name if self._counted.name not in names else "row")
+            name = self._counted.name
+            names.append(f"{UNNAMED}0__" if name in names else name)  # as pandas would write it
             text.add(len(names) - 1)
         self.header = Header(names, text=frozenset(text), index=index, opaque=opaque)
         check_size(
