@@ -8,7 +8,13 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array
+from array_api_compat import (
+    array_namespace,
+    device,
+    is_array_api_obj,
+    is_dask_array,
+    is_numpy_array,
+)
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_n_features, validate_data
 
@@ -160,6 +166,10 @@ def checked_weights(sample_weight: Any, X: Operator) -> Any:
     given = sample_weight if is_array_api_obj(sample_weight) else np.asarray(sample_weight)
     if given.ndim == 0:
         given = np.full(X.shape[0], float(given))
+    if is_dask_array(given):
+        from ..operators.chunks import counted
+
+        given = counted(given)
     if tuple(given.shape) != (X.shape[0],):
         raise ValueError(
             f"sample_weight has shape {tuple(given.shape)}; give one weight for each of the "

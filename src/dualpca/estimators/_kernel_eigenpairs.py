@@ -50,7 +50,7 @@ def kernel_eigenpairs(
         """The largest magnitude of a negative eigenvalue, where these are small enough to go on."""
         ends = ends_of_spectrum(view.T, V, start) * scale**-2
         check_definite(model, theta, ends, 10 * rounding, by_size=not direct)
-        return max(-ends.low, 0.0)
+        return max(-ends.least, 0.0)
 
     # Centring is exact to this; rows that differ by less are one row.
     if total <= 100 * eps * energy:

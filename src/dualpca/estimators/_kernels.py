@@ -114,8 +114,12 @@ class KernelMixin(FollowedMixin):
 
     def _kernel(self, X: Any, Y: Any) -> np.ndarray:
         """``k(X, Y)`` of rows, about their origin."""
+        return self._kernel_about_origin()(X, Y)
+
+    def _kernel_about_origin(self) -> Callable[..., np.ndarray]:
+        """The same function without the estimator, whose fitted rows stay where they are."""
         origin = getattr(self, "_origin", None)
-        return self._kernel_function()(X, Y, **({} if origin is None else {"origin": origin}))
+        return partial(self._kernel_function(), **({} if origin is None else {"origin": origin}))
 
     def _kernel_function(self) -> Callable[..., np.ndarray]:
         """``k(X, Y)``, which holds the parameters and nothing that was fitted."""
@@ -162,7 +166,7 @@ class KernelMixin(FollowedMixin):
 
     def _diagonal(self, X: Any) -> np.ndarray:
         """``k(x, x)`` for each row."""
-        kernel = self._kernel
+        kernel = self._kernel_about_origin()
         one = isinstance(self.kernel, str) and self.kernel in ("rbf", "laplacian")
 
         def diagonal(rows: slice, X: Any) -> np.ndarray:

@@ -7,8 +7,10 @@ from typing import Any
 import dask
 import dask.array as da
 import numpy as np
+from dask.delayed import delayed
 
-from .cluster import is_held
+from .cluster import compute, is_held
+from .own_names import own_blocks, own_names
 
 
 def column_names(X: Any) -> list[str] | None:
@@ -36,13 +38,29 @@ def whole_rows(X: Any) -> Any:
         X = X.to_dask_array(lengths=True)
     if X.ndim != 2:
         raise ValueError(f"Expected 2D array, got {X.ndim}D array; X.shape={X.shape}")
-    if any(np.isnan(n) for n in X.chunks[0]):
-        X = X.map_blocks(lambda block: block, dtype=X.dtype, meta=X._meta)  # not the user's object
-        X = X.compute_chunk_sizes()
+    X = counted(X)
     if X.numblocks[1] > 1:
         X = X.rechunk({1: -1})
         # Blocks in the cluster's memory are joined once, not in each pass.
-        X = dask.persist(X, optimize_graph=False)[0] if is_held(X) else X
+        X = dask.persist(own_names(X), optimize_graph=False)[0] if is_held(X) else X
     if 0 in X.chunks[0] and X.shape[0] > 0:
         X = da.concatenate([X.blocks[i] for i, n in enumerate(X.chunks[0]) if n])
     return X
+
+
+def counted(X: Any) -> Any:
+    """A dask array of known chunks; where they were unknown, the blocks are made once to see."""
+    if not np.isnan(X.shape).any():
+        return X
+    blocks = own_blocks(X)
+    sizes = []
+    for axis, n in enumerate(X.chunks):
+        first = np.moveaxis(blocks, axis, 0).reshape(len(n), -1)[:, 0]
+        sizes.append([delayed(size, pure=False)(block, axis) for block in first])
+    chunks = compute(delayed(sizes, pure=False))
+    return da.Array(X.dask, X.name, tuple(map(tuple, chunks)), meta=X._meta)
+
+
+def size(block: Any, axis: int) -> int:
+    """How long a block is along an axis."""
+    return int(block.shape[axis])

@@ -37,13 +37,23 @@ def workers() -> int:
     return max(1, sum(_ask(client, client.scheduler.ncores).values()))
 
 
+def futures(X: Any) -> dict[Any, Any]:
+    """What X has of a cluster: futures by their keys."""
+    if "distributed" not in sys.modules:
+        return {}
+    from distributed import futures_of
+
+    return {future.key: future for future in futures_of(X)}
+
+
 def is_held(X: Any) -> bool:
     """Whether X is made of what was persisted on a cluster."""
     if "distributed" not in sys.modules:
         return False
-    from distributed import futures_of
-
-    return bool(futures_of(X))
+    graph = dict(X.__dask_graph__())
+    # Futures that are arguments of tasks are seen by their keys, which the graph does not have.
+    tasks = (getattr(task, "dependencies", ()) for task in graph.values())
+    return bool(futures(X)) or any(key not in graph for keys in tasks for key in keys)
 
 
 def holders(X: Any) -> list[Any]:
@@ -55,17 +65,17 @@ def holders(X: Any) -> list[Any]:
     keys = [row[0] for row in X.__dask_keys__()]
     if not is_held(X):
         return [None] * len(keys)
-    from distributed import futures_of, wait
+    from distributed import wait
 
-    futures = {future.key: future for future in futures_of(X)}
+    held = futures(X)
     if client is None:
         raise RuntimeError(
             "X was persisted on a Dask cluster that is gone, or is not the active scheduler; connect a "
             "Client to it, or make X anew"
         )
-    if any(key not in futures for key in keys):
+    if any(key not in held for key in keys):
         return [""] * len(keys)
-    _until(client, lambda: wait(list(futures.values()), timeout=LOOK), lambda: False)
+    _until(client, lambda: wait(list(held.values()), timeout=LOOK), lambda: False)
     homes = _ask(client, client.scheduler.who_has, keys=keys)
     return [min(homes.get(key, ()), default="") for key in keys]
 

@@ -7,6 +7,7 @@ import math
 import pickle
 from collections.abc import Iterator
 from contextlib import nullcontext
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -34,6 +35,7 @@ from ._blocks import (
 from .blocks import READING
 from .chunks import column_names, whole_rows
 from .cluster import active_client, compute, holders, workers
+from .own_names import own_blocks
 from .row_arrays import RowArrays
 from .rows import BlockMap, RowBlocked
 
@@ -195,7 +197,7 @@ class Distributed(RowBlocked):
         self.X = X = whole_rows(X)
         self._rows = X.chunks[0]  # none of them empty
         self._starts = np.cumsum([0, *self._rows])
-        first = compute(delayed(head, pure=False)(X.to_delayed(optimize_graph=False)[0, 0]))
+        first = compute(delayed(head, pure=False)(own_blocks(X.blocks[:1])[0, 0]))
         if first.ndim != 2 or np.ma.isMaskedArray(first):
             kind = "is masked" if first.ndim == 2 else f"has {first.ndim} dimension(s)"
             raise ValueError(f"a block of X {kind}; give matrices of numbers, filled where masked")
@@ -204,6 +206,11 @@ class Distributed(RowBlocked):
         self._members = self._grouped()
         self._arrays = RowArrays(self._rows, self._members)
         self._groups = self._hold()
+
+    @cached_property
+    def _blocks(self) -> Any:
+        """The row blocks, each a delayed object."""
+        return own_blocks(self.X)[:, 0]
 
     def __reduce__(self) -> Any:
         raise TypeError("the operator of distributed data stays with the client")
@@ -240,9 +247,8 @@ class Distributed(RowBlocked):
         keys = self.X.__dask_keys__()
         rows = [slice(int(start), int(stop)) for start, stop in pairwise(self._starts)]
         if self._held:
-            blocks = self.X.to_delayed(optimize_graph=False)[:, 0]
             groups = [
-                delayed(hold, pure=False)([rows[i] for i in m], [blocks[i] for i in m])
+                delayed(hold, pure=False)([rows[i] for i in m], [self._blocks[i] for i in m])
                 for m in self._members
             ]
             return list(dask.persist(*groups, optimize_graph=False))
@@ -290,8 +296,7 @@ class Distributed(RowBlocked):
 
     def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
         """Each block in turn, brought to this process."""
-        delayed_blocks = self.X.to_delayed(optimize_graph=False)[:, 0]
-        for i, block in enumerate(delayed_blocks):
+        for i, block in enumerate(self._blocks):
             rows = slice(int(self._starts[i]), int(self._starts[i + 1]))
             yield rows, as_block(compute(block), self.dtype)
 

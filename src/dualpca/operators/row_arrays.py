@@ -18,6 +18,7 @@ from dask.optimization import cull
 
 from ._blocks import sum_up
 from .cluster import compute
+from .own_names import own_blocks
 
 #: So many arrays are kept although nobody else does: expressions are made of them.
 RECENT = 8
@@ -99,7 +100,7 @@ class RowArrays:
     def _gathered(self, array: Any) -> list[Delayed]:
         """Lists of the blocks of any dask array."""
         chunks = (self._rows, *((n,) for n in array.shape[1:]))
-        blocks = array.rechunk(chunks).to_delayed(optimize_graph=False).ravel()
+        blocks = own_blocks(array.rechunk(chunks)).ravel()
         return [delayed(list, pure=False)([blocks[i] for i in m]) for m in self._members]
 
     def _expressed(self, array: Any) -> list[Delayed] | None:

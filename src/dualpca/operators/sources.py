@@ -16,6 +16,7 @@ import scipy.sparse as sp
 
 from ._blocks import compressed
 from .maps import extent, map_of, touch
+from .pandas_index import index_of
 from .readable import check_readable
 
 #: Bytes of a block where nothing else is said.
@@ -165,13 +166,16 @@ def _count(data: Any) -> int:
 class ArrowSource(Source):
     """Columns of Arrow or Parquet, streamed by record batches; nulls become NaN.
 
-    A record batch, of Parquet a few row groups, is in memory as a whole besides the blocks.
+    The index of a pandas data frame is left out, as that of one in memory is. A record batch, of
+    Parquet a few row groups, is in memory as a whole besides the blocks.
     """
 
     def __init__(self, data: Any) -> None:
         schema = getattr(data, "schema_arrow", None) or data.schema
-        self.names = list(schema.names)
-        kinds = [_arrow_type(name, schema.field(j).type) for j, name in enumerate(self.names)]
+        index = index_of(schema)[0]
+        self._columns = [j for j, name in enumerate(schema.names) if name not in index]
+        self.names = [schema.names[j] for j in self._columns]
+        kinds = [_arrow_type(schema.names[j], schema.field(j).type) for j in self._columns]
         dtype = np.result_type(*kinds) if kinds else np.dtype("float64")
         if hasattr(data, "read_row_group"):
             rows = data.metadata.num_rows
@@ -181,6 +185,9 @@ class ArrowSource(Source):
         self._data = data
 
     def _batches(self, step: int) -> Iterator[Any]:
+        return (batch.select(self._columns) for batch in self._whole_batches(step))
+
+    def _whole_batches(self, step: int) -> Iterator[Any]:
         data = self._data
         if hasattr(data, "num_record_batches"):  # an IPC file
             return (data.get_batch(i) for i in range(data.num_record_batches))

@@ -8,6 +8,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from ..operators.pandas_index import UNNAMED, index_of
 from ..operators.sources import BLOCK, ArrowSource
 from .columns import Header
 from .limits import check_columns, check_size, check_text
@@ -38,13 +39,19 @@ class Arrow(Origin):
         name, count = Counter(names).most_common(1)[0] if names else ("", 1)
         if count > 1:
             raise TableError(f"{count} columns have the name {shown(name)}; rename all but one")
-        text = frozenset(j for j, column in enumerate(schema) if not _is_number(column.type))
-        # pandas writes row names that are not plain counts under such names.
-        index = next((j for j, name in enumerate(names) if name.startswith("__index_level_")), None)
-        self.header = Header(names, text=text, index=index)
         table = hasattr(self._data, "num_rows")
         self.rows = self._data.num_rows if table else self._data.count_rows()
         check_columns(len(names))
+        text = {j for j, column in enumerate(schema) if not _is_number(column.type)}
+        opaque = frozenset(j for j in text if not _names_rows(schema.field(j).type))
+        levels, self._counted = index_of(schema, self.rows)
+        index = tuple(map(names.index, levels))
+        if self._counted is not None:  # names of rows that pandas does not write as a column
+            index = (len(names),)
+            name = self._counted.name
+            names.append(f"{UNNAMED}0__" if name in names else name)  # as pandas would write it
+            text.add(len(names) - 1)
+        self.header = Header(names, text=frozenset(text), index=index, opaque=opaque)
         check_size(
             self.rows * len(names) // 8, stored
         )  # a bit for a cell: zeros take little in Parquet
@@ -60,7 +67,7 @@ class Arrow(Origin):
 
     def _select(self, columns: list[int]) -> Any:
         if hasattr(self._data, "num_rows"):
-            return self._data.select(columns)
+            return self._data.select(columns).replace_schema_metadata()
         pa, schema = module("pyarrow"), self._data.schema
         return self._data.replace_schema(pa.schema([schema.field(j) for j in columns]))
 
@@ -81,6 +88,11 @@ class Arrow(Origin):
 
     def _strings(self, column: int) -> Strings:
         pa, name = module("pyarrow"), self.header.names[column]
+        if self._counted is not None and column in self.header.levels:
+            return Strings(pa.array(self._counted.values))
+        kind = self._data.schema.field(column).type
+        if column in self.header.opaque:
+            raise _nameless(name, kind)
         cells = self._cells(column, name)
         kind = cells.type
         if pa.types.is_dictionary(kind) and pa.types.is_string(kind.value_type):
@@ -88,10 +100,7 @@ class Arrow(Origin):
         try:
             found = Strings(cells.cast(kind.value_type) if pa.types.is_dictionary(kind) else cells)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise TableError(
-                f"column {shown(name)} has type {str(kind)[:60]}, which names no "
-                "rows; choose another for --id or --label"
-            ) from error
+            raise _nameless(name, kind) from error
         found.array.validate(full=True)  # of Parquet, text may be no UTF-8
         return found
 
@@ -125,6 +134,20 @@ def _length(cells: Any) -> int:
     pc = module("pyarrow.compute")
     lengths = pc.binary_length(cells.dictionary).cast("int64")
     return pc.sum(lengths.take(cells.indices)).as_py() or 0
+
+
+def _names_rows(kind: Any) -> bool:
+    """Whether a type has one value for a cell; lists and records, also within others, have several."""
+    types = module("pyarrow").types
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return not types.is_nested(getattr(kind, "storage_type", kind))
+
+
+def _nameless(name: str, kind: Any) -> TableError:
+    return TableError(
+        f"column {shown(name)} has type {str(kind)[:60]}, which names no rows; choose another for "
+        "--id or --label"
+    )
 
 
 def _is_number(kind: Any) -> bool:

@@ -48,20 +48,27 @@ class Columns:
 
 @dataclass
 class Header:
-    """The columns of a file: their names, which are text, and which one has the names of rows.
+    """The columns of a file: their names, which are text, and which ones have the names of rows.
 
     ``named`` tells whether the names are the file's own, ``told`` whether those that are not are of
     use to the user all the same. ``rows`` are the names of the columns
-    that describe rows, where a file keeps them apart; ``index`` is then one of these.
+    that describe rows, where a file keeps them apart; ``index`` is then one of these. ``opaque``
+    are those columns of ``text``, lists say, that cannot name rows.
     """
 
     names: list[str]
     named: bool = True
     told: bool = True
     text: frozenset[int] = frozenset()
-    index: int | None = None
+    index: int | tuple[int, ...] | None = None
     rows: Sequence[str] | None = None
     empty: frozenset[int] = frozenset()
+    opaque: frozenset[int] = frozenset()
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """The columns of the index, which pandas may have of several levels."""
+        return (self.index,) if isinstance(self.index, int) else self.index or ()
 
 
 @dataclass
@@ -92,7 +99,7 @@ def choose(header: Header, columns: Columns) -> Choice:
     choice = Choice([], None, ids, label)
     if columns.ids is None:
         likely = [about_rows.index(name) for name in columns.likely_ids if name in about_rows]
-        choice.ids = likely or _found_ids(header, apart | dropped)
+        choice.ids = likely or _found_ids(header, apart | dropped | _asked(header, columns))
         apart |= set(choice.ids) if header.rows is None else set()
     if columns.exact and columns.keep is not None:
         choice.exact = True
@@ -100,18 +107,30 @@ def choose(header: Header, columns: Columns) -> Choice:
     else:
         _features(header, columns, apart, dropped, choice)
     if choice.ids and columns.ids is None and header.rows is None:
-        name = header.names[choice.ids[0]]
-        choice.notes.insert(0, f"rows are named by column {shown(name)}, which is not analysed")
+        names = [shown(header.names[j]) for j in choice.ids]
+        told = (
+            f"column {names[0]}, which is"
+            if len(names) == 1
+            else f"the columns {' and '.join(names)}, which are"
+        )
+        choice.notes.insert(0, f"rows are named by {told} not analysed")
     return choice
 
 
-def _found_ids(header: Header, taken: set[int]) -> list[int]:
-    """The column that names the rows where the user does not say."""
-    if header.index is not None and (header.rows is not None or header.index not in taken):
-        return [header.index]
+def _asked(header: Header, columns: Columns) -> set[int]:
+    """Columns of the index that the user keeps by name, and so takes for data."""
     if header.rows is not None:
-        return []
-    return [j for j in sorted(header.text) if j not in taken][:1]
+        return set()
+    return {j for j in header.levels if header.names[j] in _several(columns.keep or ())}
+
+
+def _found_ids(header: Header, taken: set[int]) -> list[int]:
+    """The columns that name the rows where the user does not say."""
+    if header.rows is not None:
+        return list(header.levels)
+    free = [j for j in header.levels if j not in taken | header.opaque]
+    others = header.text - header.opaque - taken - set(header.levels)
+    return free or sorted(others)[:1]
 
 
 def _features(
@@ -121,19 +140,28 @@ def _features(
     wish = _several(columns.keep or ())
     where = {name: j for j, name in enumerate(names)}
     kept = sorted(set(_find(wish, names))) if given else list(range(len(names)))
-    index = {header.index} if header.rows is None else set()
-    kept = [j for j in kept if j not in apart | dropped | index | header.empty]
+    index = set(header.levels) if header.rows is None else set()
+    unread = apart | dropped | (index - _asked(header, columns)) | header.empty
+    kept = [j for j in kept if j not in unread]
     for spec in wish:
         hits = _match(spec, where)
         if len(hits) == 1 and hits[0] in header.text and hits[0] in kept:
             raise TableError(
-                f"column {shown(names[hits[0]])} is text, not numbers; leave it out of --keep, name it "
-                "as --id or --label, or encode it as numbers"
+                f"column {shown(names[hits[0]])} holds lists or records, not numbers; leave it out of "
+                "--keep, or give a column for each of their parts"
+                if hits[0] in header.opaque
+                else f"column {shown(names[hits[0]])} is text, not numbers; leave it out of --keep, "
+                "name it as --id or --label, or encode it as numbers"
             )
     choice.features = [j for j in kept if j not in header.text]
     choice.left_out = [names[j] for j in kept if j in header.text]
-    if choice.left_out:
-        choice.notes.append(f"left out text columns: {listed(choice.left_out)}")
+    for kind, odd in (
+        ("text columns", header.text - header.opaque),
+        ("columns of lists or records", header.opaque),
+    ):
+        left = [names[j] for j in kept if j in odd]
+        if left:
+            choice.notes.append(f"left out {kind}: {listed(left)}")
     if not choice.features:
         found = f" besides text: {listed(choice.left_out)}" if choice.left_out else ""
         raise TableError(
