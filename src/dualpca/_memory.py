@@ -13,7 +13,7 @@ from .linalg import Array, namespace, on_gpu
 #: Where the files of the system are.
 ROOT = Path("/")
 
-#: Of the two versions of control groups: the folder, the limit, what is used, and what of that the system drops.
+#: Of both versions of control groups: the folder, the limit, what is used, and what of it can be dropped.
 GROUPS = {
     1: ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
     2: ("", "memory.max", "memory.current", "inactive_file"),

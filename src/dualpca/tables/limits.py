@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,7 @@ def check_line(line: Any, number: int) -> None:
 
 
 def stored_in(folder: Path) -> int:
-    """Bytes of all files in a folder; links that lead out of it are refused."""
+    """Bytes of all files in a folder; links that lead out of it, pipes and devices are refused."""
     total, inside = 0, folder.resolve()
     for place, names, files in os.walk(folder):
         for name in (*names, *files):
@@ -93,5 +94,12 @@ def stored_in(folder: Path) -> int:
                     f"{path.relative_to(folder)} is a link out of the folder, which is not followed; "
                     "put the file there itself"
                 )
-        total += sum(Path(place, name).stat().st_size for name in files)
+        for name in files:
+            found = Path(place, name).stat()
+            if not stat.S_ISREG(found.st_mode):  # to open a pipe is to wait for its writer
+                raise TableError(
+                    f"{Path(place, name).relative_to(folder)} in the folder is a pipe, socket or "
+                    "device; a zarr has plain files only: remove it"
+                )
+            total += found.st_size
     return total

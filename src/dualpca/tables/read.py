@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import stat
 import sys
@@ -202,6 +203,7 @@ def _is_stream(mode: int) -> bool:
 
 def _copied(stream: Any, stack: ExitStack) -> BinaryIO:
     """A stream that can be read once, in a temporary file without a name."""
+    _check_ends(stream)
     file = stack.enter_context(tempfile.TemporaryFile(prefix="dualpca-"))  # noqa: SIM115
     try:
         shutil.copyfileobj(stream, file, 2**20)
@@ -213,6 +215,17 @@ def _copied(stream: Any, stack: ExitStack) -> BinaryIO:
     if file.tell() == 0:
         raise TableError("there is nothing to read; is the command before it right?")
     return file
+
+
+def _check_ends(stream: Any) -> None:
+    """Refuse devices other than terminals: /dev/zero has no end, and a disk is no table."""
+    try:
+        number = stream.fileno()
+    except (AttributeError, OSError):  # in memory
+        return
+    mode = os.fstat(number).st_mode
+    if stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and not os.isatty(number)):
+        raise TableError("this is a device, whose bytes may have no end; give a file or a pipe")
 
 
 def _by_magic(file: BinaryIO) -> str:
