@@ -109,7 +109,7 @@ def _check_shapes(found: dict[str, Any]) -> None:
         if name in found and not found[name] >= 0:
             raise ValueError(f"{name} is {found[name]!r}, which must not be negative")
     for name in NOT_NEGATIVE_ARRAYS:
-        values = found.get(name)
+        values: Any = found.get(name)
         if getattr(values, "size", 0) and values.min() < -ROUNDING * abs(values.max()):
             raise ValueError(f"{name} has {values.min()!r}, which must not be negative")
 
