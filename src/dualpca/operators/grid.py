@@ -71,9 +71,10 @@ def gaps(data: Any) -> str | None:
     missing, total = unwritten(data)
     if not missing:
         return None
-    fill = 0 if data.fill_value is None else data.fill_value
+    fill = data.fillvalue if hasattr(data, "id") else data.fill_value
+    read = 0 if fill is None else fill
     return (
-        f"{missing:,} of {total:,} chunks are not in the file and are read as {fill}: "
+        f"{missing:,} of {total:,} chunks are not in the file and are read as {read}: "
         "chunks that hold nothing else may be left out, but lost ones look the same; write them again "
         "if there should be other numbers"
     )
