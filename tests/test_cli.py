@@ -790,3 +790,21 @@ def test_a_file_that_unpacks_without_end_is_refused_in_one_line(folder):
     _, err = command("fit", "zeros.csv.gz", code=3)
     assert err.count("\n") == 1
     assert "longer than 64 MB" in err
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/fd"), reason="no descriptors by name here")
+def test_pipes_and_devices(folder):
+    """Nothing is waited for where a file should be; what is piped in is read."""
+    import zarr
+
+    zarr.create_array("pipe.zarr", data=numbers(), chunks=(len(numbers()), 2))
+    (folder / "pipe.zarr/c/0/1").unlink()
+    os.mkfifo(folder / "pipe.zarr/c/0/1")
+    os.mkfifo(folder / "waits.dualpca")
+    assert "is a pipe, socket or device" in command("fit", "pipe.zarr", code=3)[1]
+    assert "there is no such file" in command("inspect", "waits.dualpca", code=4)[1]
+    assert "is a device" in command("fit", "/dev/zero", code=3)[1]
+    content = Path("mine.csv").read_bytes()
+    command("fit", "-", "-o", "a.dualpca", stdin=content)
+    command("fit", "/dev/stdin", "-o", "b.dualpca", stdin=content)
+    assert Path("a.dualpca").stat().st_size > 0 < Path("b.dualpca").stat().st_size

@@ -155,3 +155,63 @@ def test_kernel_axes_and_pursuit_that_do_not_fit_are_refused_before_any_work(tmp
     np.lib.format.open_memmap(path, "w+", float, (10**5, 10**5))  # a hole, on most file systems
     with pytest.raises(MemoryError, match=r"X of shape .* available; give fewer rows or columns"):
         PrincipalComponentPursuit().fit(np.load(path, mmap_mode="r"))
+
+
+MIB = 2**20
+MEMINFO = f"MemAvailable: {2**20} kB\nSwapFree: 0 kB\n"  # 1 GiB
+
+
+def group(root, path, version, most, used, idle):
+    """A folder of a control group, as the kernel shows it."""
+    folder = root / "sys/fs/cgroup" / ("memory" if version == 1 else "") / path
+    folder.mkdir(parents=True, exist_ok=True)
+    limit, usage, stat = {
+        1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        2: ("memory.max", "memory.current", "inactive_file"),
+    }[version]
+    (folder / limit).write_text(f"{most}\n")
+    (folder / usage).write_text(f"{used}\n")
+    (folder / "memory.stat").write_text(f"cache 5\n{stat} {idle}\n")
+
+
+V1 = "5:cpu,cpuacct:/job\n4:memory:/docker/abc\n"
+UNLIMITED = 9223372036854771712  # how version 1 writes that there is no limit
+
+
+@pytest.mark.parametrize(
+    ("lines", "groups", "expected"),
+    [
+        pytest.param(V1, [("docker/abc", 1, 300 * MIB, 200 * MIB, 50 * MIB)], 150, id="v1"),
+        pytest.param(V1, [("", 1, 300 * MIB, 200 * MIB, 50 * MIB)], 150, id="v1 in a container"),
+        pytest.param(V1, [("docker/abc", 1, UNLIMITED, 9 * MIB, 0)], 1024, id="v1 unlimited"),
+        pytest.param(
+            V1,
+            [("docker/abc", 1, UNLIMITED, 9, 0), ("docker", 1, 100 * MIB, 36 * MIB, 0)],
+            64,
+            id="v1 limited above",
+        ),
+        pytest.param("0::/a\n", [("a", 2, 300 * MIB, 200 * MIB, 50 * MIB)], 150, id="v2"),
+        pytest.param("0::/a\n", [("a", 2, "max", 200 * MIB, 0)], 1024, id="v2 unlimited"),
+        pytest.param(
+            "0::/a/b\n",
+            [("a/b", 2, "max", 9, 0), ("a", 2, 100 * MIB, 36 * MIB, 0)],
+            64,
+            id="v2 limited above",
+        ),
+        pytest.param(
+            f"{V1}0::/\n", [("docker/abc", 1, 300 * MIB, 200 * MIB, 0)], 100, id="both versions"
+        ),
+        pytest.param("", [], 1024, id="no groups"),
+    ],
+)
+def test_the_limits_of_control_groups_are_seen(tmp_path, monkeypatch, lines, groups, expected):
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/meminfo").write_text(MEMINFO)
+    (tmp_path / "proc/self/cgroup").write_text(lines)
+    for told in groups:
+        group(tmp_path, *told)
+    monkeypatch.setattr(memory, "ROOT", tmp_path)
+    monkeypatch.setattr("os.sysconf", lambda name: 2**20)  # 2^40 bytes
+    assert memory.available() == expected * MIB
+    with pytest.raises(MemoryError, match="are available; take fewer"):
+        memory.ensure(max(expected * MIB, memory.SMALL) + 1, "numbers", "take fewer")

@@ -7,6 +7,8 @@ import json
 import os
 import pickle
 import resource
+import subprocess
+import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -587,6 +589,8 @@ def forged(path, change=None, tensors=None, text=None):
         header |= {"class": "PCA", "notes": {}, "model": tree}
         tensors = encoder.tensors if tensors is None else tensors
         change(header)
+        if isinstance(header["model"], dict) and header["model"].get("$") == "pipeline":
+            header["class"] = "Pipeline"
         text = json.dumps(header)
     with open(path, "xb") as file:
         tensorfile.write(file, *tensorfile.header_of(tensors or {}, text))
@@ -638,6 +642,12 @@ def test_a_parameter_of_a_later_release_has_its_default_in_older_files(tmp_path)
 
 FITTED = ("model", "fitted")
 LIES = {
+    "another class": put("class", "RobustPCA"),
+    "a class for a pipeline": put("class", "Pipeline"),
+    "a negative residual": put(*FITTED, "residual_", -1.0),
+    "a residual that is none": put(*FITTED, "residual_", {"$": "float", "value": "nan"}),
+    "a negative shortfall": put(*FITTED, "variance_shortfall_", -1e-12),
+    "a negative count": put(*FITTED, "n_passes_", -1),
     "class": put("model", "class", "Popen"),
     "loss": put("model", "params", "tol", {"$": "object", "class": "Kernel", "fields": {}}),
     "kind": put(*FITTED, "mean_", {"$": "_init__", "value": 1}),
@@ -671,6 +681,86 @@ LIES = {
 def test_a_header_that_lies_is_refused(key, tmp_path):
     with pytest.raises(ModelFileError, match="damaged header"):
         load(forged(tmp_path / "model", LIES[key]))
+
+
+@pytest.mark.parametrize("name", ["explained_variance_", "singular_values_"])
+def test_variances_that_are_negative_are_refused(name, tmp_path):
+    model = PCA(2).fit(rows())
+    setattr(model, name, -getattr(model, name))
+    model.save(tmp_path / "model")
+    with pytest.raises(ModelFileError, match=f"{name} has .*, which must not be negative"):
+        load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("read", [load, read_header])
+def test_the_class_of_the_header_is_that_of_the_model(read, tmp_path):
+    with pytest.raises(ModelFileError, match="it says 'SparsePCA', and the model is a 'PCA'"):
+        read(forged(tmp_path / "model", put("class", "SparsePCA")))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("read", [load, read_header])
+def test_a_pipe_or_device_is_no_model_and_is_not_waited_for(read, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    os.symlink(tmp_path / "pipe", tmp_path / "link")
+    for path in (tmp_path / "pipe", tmp_path / "link", "/dev/zero"):
+        with pytest.raises(
+            ModelFileError, match="is a pipe or a device; a model is read from a pl"
+        ):
+            read(path)
+
+
+#: Loads a model and tells by how many bytes the peak of the process grew.
+PEAK = """
+import sys
+from dualpca.models import ModelFileError, read_header
+
+def peak():
+    with open("/proc/self/status") as lines:
+        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+before = peak()
+try:
+    read_header(sys.argv[1])
+except ModelFileError as error:
+    print(error, file=sys.stderr)
+print(peak() - before)
+"""
+
+COSTLY = {  # each took 10 to 60 times its size
+    "lists": "[" + "[]," * 2**22 + "0]",
+    "objects": "[" + '{"":0},' * 2**21 + "0]",
+    "members": "{" + ",".join(f'"{i:06d}":0' for i in range(2**20)) + "}",
+    "numbers": "[" + "999," * 2**23 + "0]",
+    "text": "[" + '"ab",' * 2**23 + "0]",
+}
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+@pytest.mark.parametrize("kind", COSTLY)
+def test_a_header_of_many_parts_is_refused_before_it_takes_memory(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(tensorfile, "_check_cost", lambda text: None)  # to write it
+    notes = COSTLY[kind]
+    text = f'{{"format":"dualpca model","version":1,"notes":{notes}}}'
+    path = forged(tmp_path / "model", text=text)
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, path], capture_output=True, text=True, timeout=120
+    )
+    assert "has a damaged header (ValueError: it has more than 262144 lists" in done.stderr
+    assert int(done.stdout) < 5 * len(text) + 2**24
+
+
+@pytest.mark.parametrize("names", [["a[0]{:},", "b\\", 'c\\"[[[,', '"', "\u00e9\U0001f600[["]])
+def test_signs_within_names_are_no_parts(names, tmp_path):
+    names = [f"{name}{i}" for i in range(2**17) for name in names]
+    save(PCA(), tmp_path / "model", notes={"names": names})
+    assert read_header(tmp_path / "model")["notes"]["names"] == names
+
+
+def test_notes_of_too_many_parts_are_not_written(tmp_path):
+    with pytest.raises(ValueError, match=r"more than 262144 lists.*shorten the feature names or n"):
+        PCA().save(tmp_path / "model", notes={"x": [[]] * 2**18})
+    assert not (tmp_path / "model").exists()
 
 
 def test_steps_are_models_or_passed_through(tmp_path):

@@ -434,6 +434,35 @@ def test_a_named_pipe(tmp_path):
         np.testing.assert_array_equal(read(path).X, [[1, 2]])
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="no devices here")
+@pytest.mark.parametrize("name", ["/dev/zero", "/dev/null", "-"])
+def test_a_device_is_refused_before_a_byte_is_copied(name, tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.copyfileobj", None)
+    os.symlink("/dev/zero", tmp_path / "zeros.csv")
+    with open("/dev/zero") as zeros:
+        monkeypatch.setattr(sys, "stdin", zeros)
+        for path in (name, tmp_path / "zeros.csv"):
+            with pytest.raises(
+                TableError, match="is a device, whose bytes may have no end; give a"
+            ):
+                read(path)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/fd"), reason="no descriptors by name here")
+def test_a_pipe_by_its_descriptor_and_a_terminal_are_read(monkeypatch):
+    ours, theirs = os.pipe()
+    os.write(theirs, b"a,b\n1,2\n")
+    os.close(theirs)
+    np.testing.assert_array_equal(read(f"/dev/fd/{ours}").X, [[1, 2]])
+    os.close(ours)
+    parent, child = os.openpty()
+    os.write(parent, b"a,b\n1,2\n\x04\x04")  # as a typed text ends
+    with open(child) as typed:
+        monkeypatch.setattr(sys, "stdin", typed)
+        np.testing.assert_array_equal(read("-").X, [[1, 2]])
+    os.close(parent)
+
+
 #: The peak of this process alone: getrusage counts that of its parent too.
 MEASURE = """
 import sys

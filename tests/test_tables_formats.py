@@ -727,6 +727,16 @@ def test_a_zarr_with_links_out_of_its_folder_is_refused(tmp_path):
     harmful(tmp_path / "t.zarr", "a link out of the folder")
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("name", ["c/0/0", "c/1/0", "zarr.json", "other"])
+def test_a_zarr_with_a_pipe_among_its_files_is_refused_and_not_waited_for(tmp_path, name):
+    zarr.create_array(tmp_path / "t.zarr", data=np.eye(4), chunks=(2, 4))
+    place = tmp_path / "t.zarr" / name
+    place.unlink(missing_ok=True)
+    os.mkfifo(place)
+    harmful(tmp_path / "t.zarr", f"{name} in the folder is a pipe, socket or device.*: remove it")
+
+
 def test_text_of_an_arrow_file_stays_within_it(tmp_path):
     table = pa.table({"id": ["abcdefgh"] * 8, "x": np.arange(8.0)})
     offsets = np.arange(0, 72, 8, dtype="<i4").tobytes()

@@ -26,6 +26,18 @@ NUMBERS = (
     *("dual_residual_", "score_cutoff_", "orthogonal_cutoff_", "offset_", "n_iter_", "n_passes_"),
 )
 
+#: Numbers and arrays that are never negative, but for rounding of arrays relative to their largest.
+NOT_NEGATIVE = (
+    *("residual_", "variance_shortfall_", "noise_variance_", "gap_", "dual_residual_", "gamma_"),
+    *("score_cutoff_", "orthogonal_cutoff_", "n_iter_", "n_passes_"),
+)
+NOT_NEGATIVE_ARRAYS = (
+    *("singular_values_", "explained_variance_", "explained_variance_ratio_", "n_nonzero_"),
+    *("cumulative_variance_ratio_", "eigenvalues_", "weights_", "scale_"),
+    *("score_distances_", "orthogonal_distances_"),
+)
+ROUNDING = 1e-3
+
 #: The most threads that a file may ask for.
 JOBS = 1024
 
@@ -93,6 +105,13 @@ def _check_shapes(found: dict[str, Any]) -> None:
     for name in NUMBERS:
         if name in found and not isinstance(found[name], Real):
             raise ValueError(f"{name} is {found[name]!r}, no number")
+    for name in NOT_NEGATIVE:
+        if name in found and not found[name] >= 0:
+            raise ValueError(f"{name} is {found[name]!r}, which must not be negative")
+    for name in NOT_NEGATIVE_ARRAYS:
+        values: Any = found.get(name)
+        if getattr(values, "size", 0) and values.min() < -ROUNDING * abs(values.max()):
+            raise ValueError(f"{name} has {values.min()!r}, which must not be negative")
 
 
 def _check_by_trial(model: Any) -> None:

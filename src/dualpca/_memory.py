@@ -10,6 +10,15 @@ from pathlib import Path
 
 from .linalg import Array, namespace, on_gpu
 
+#: Where the files of the system are.
+ROOT = Path("/")
+
+#: Of both versions of control groups: the folder, the limit, what is used, and what of it can be dropped.
+GROUPS = {
+    1: ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    2: ("", "memory.max", "memory.current", "inactive_file"),
+}
+
 #: What takes fewer bytes is not looked at: asking the system takes longer than a small product.
 SMALL = 2**26
 
@@ -57,15 +66,10 @@ def _limits() -> Iterator[int]:
     with suppress(
         OSError, ValueError, KeyError
     ):  # Linux: what it has, and what it would drop or swap
-        lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
+        lines = (line.split() for line in (ROOT / "proc/meminfo").read_text().splitlines())
         known = {line[0]: 1024 * int(line[1]) for line in lines}
         yield known["MemAvailable:"] + known["SwapFree:"]
-    with suppress(OSError, ValueError, KeyError):  # of the control group, a container's say
-        group = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
-        folder = Path("/sys/fs/cgroup", group)
-        stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-        used = int((folder / "memory.current").read_text()) - int(stat["inactive_file"])
-        yield int((folder / "memory.max").read_text()) - used  # "max" is none
+    yield from _groups()
     with suppress(ImportError, OSError, ValueError):  # ulimit -v
         import resource
 
@@ -75,6 +79,29 @@ def _limits() -> Iterator[int]:
             yield limit - pages * resource.getpagesize()
     with suppress(AttributeError, OSError, ValueError):  # elsewhere at least all there is
         yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _groups() -> Iterator[int]:
+    """What is left to the control groups of the process, a container's say, and to those around them.
+
+    In a container the first version names groups that are not to be seen there; the innermost that is
+    to be seen is its own.
+    """
+    with suppress(OSError):
+        for line in (ROOT / "proc/self/cgroup").read_text().splitlines():
+            number, controllers, path = line.split(":", 2)
+            version = 2 if number == "0" else 1
+            if version == 1 and "memory" not in controllers.split(","):
+                continue
+            top, limit, usage, idle = GROUPS[version]
+            names = [name for name in path.split("/") if name not in ("", "..")]
+            for depth in range(len(names), -1, -1):
+                folder = ROOT.joinpath("sys/fs/cgroup", top, *names[:depth])
+                with suppress(OSError, ValueError, KeyError):  # "max" is no number, and no limit
+                    most = int((folder / limit).read_text())
+                    stat = (folder / "memory.stat").read_text().splitlines()
+                    dropped = int(dict(entry.split() for entry in stat)[idle])
+                    yield most - int((folder / usage).read_text()) + dropped
 
 
 def _short(nbytes: float) -> str:

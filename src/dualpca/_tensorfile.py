@@ -6,6 +6,9 @@ import hashlib
 import json
 import math
 import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -34,6 +37,10 @@ DIGITS = 64
 #: The most bytes of a header, as in safetensors, and the most dimensions of an array, as in numpy.
 HEADER, DIMENSIONS = 100_000_000, 64
 
+#: The most lists, objects and members of objects in a header, and the most values: names of columns are
+#: values of one list. Each takes far more memory than the few bytes it may have in the file.
+PARTS, VALUES = 2**18, 2**22 + 2**18
+
 
 class ModelFileError(ValueError):
     """A file that is no model, or that was damaged, or that needs a newer dualpca."""
@@ -58,6 +65,8 @@ def header_of(tensors: dict[str, np.ndarray], text: str) -> tuple[bytes, list[np
             f"the names and numbers of the model take {len(head)} bytes, more than the {HEADER} of a "
             "header; shorten the feature names or notes"
         )
+    for part in (text, head.decode()):
+        _check_cost(part)
     return len(head).to_bytes(8, "little") + head, [tensors[name] for name in order]
 
 
@@ -71,6 +80,21 @@ def write(file: BinaryIO, head: bytes, arrays: list[np.ndarray]) -> None:
         file.write(content)
     file.seek(8 + len(PREFIX))
     file.write(digest.hexdigest().encode())
+
+
+@contextmanager
+def opened(path: Any) -> Iterator[BinaryIO]:
+    """A plain file to read; a pipe, which would be waited for, or a device is refused."""
+    with open(path, "rb", opener=_without_waiting) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ModelFileError(
+                f"{path} is a pipe or a device; a model is read from a plain file: copy it to one"
+            )
+        yield file
+
+
+def _without_waiting(path: Any, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def read_header(file: BinaryIO, path: Any) -> tuple[str, dict[str, Any], bytes]:
@@ -91,7 +115,7 @@ def read_header(file: BinaryIO, path: Any) -> tuple[str, dict[str, Any], bytes]:
     file.seek(0)
     head = file.read(8 + length)
     try:
-        layout = parsed(head[8:].decode())
+        layout = parsed(str(memoryview(head)[8:], "ascii"))  # as json.dumps writes it
         text = layout.pop("__metadata__")["dualpca"]
         if not isinstance(text, str):
             raise TypeError("its text is no text")
@@ -102,7 +126,30 @@ def read_header(file: BinaryIO, path: Any) -> tuple[str, dict[str, Any], bytes]:
 
 def parsed(text: str) -> Any:
     """The JSON of a header; keys that are there twice, of which readers may take either, are refused."""
+    _check_cost(text)
     return json.loads(text, object_pairs_hook=_unique)
+
+
+def _check_cost(text: str) -> None:
+    """Refuse JSON of very many parts before memory is taken for them; those within strings are none."""
+    if len(text) <= PARTS:
+        return
+    if not text.isascii():
+        raise ValueError("it has letters that are not escaped")
+    bare = text.replace("\\\\", "").replace('\\"', "")  # no quote is left within a string
+    within, parts, values = False, 0, 0
+    for start in range(0, len(bare), 2**20):
+        letters = np.frombuffer(bare[start : start + 2**20].encode(), np.uint8)
+        inside = np.logical_xor.accumulate(letters == ord('"')) ^ within
+        counts = np.bincount(letters[~inside], minlength=256)
+        within = bool(inside[-1])
+        parts += int(counts[ord("[")] + counts[ord("{")] + counts[ord(":")])
+        values += int(counts[ord(",")])
+        if parts > PARTS or values > VALUES:
+            raise ValueError(
+                f"it has more than {PARTS} lists, objects and members, or more than {VALUES} values; "
+                "shorten the feature names or notes"
+            )
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

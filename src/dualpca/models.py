@@ -13,6 +13,7 @@ from ._tensorfile import (
     ModelFileError,
     damaged,
     header_of,
+    opened,
     parsed,
     read_arrays,
     write,
@@ -117,7 +118,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         A ValueError: the file is no model, is truncated, was changed after it was written, or was
         written by a newer dualpca.
     """
-    with open(path, "rb") as file:
+    with opened(path) as file:
         text, layout, head = read_layout(file, path)
         header = _checked_header(text, path)
         tensors = read_arrays(file, path, layout, head)
@@ -159,7 +160,7 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
         "model" (parameters and fitted attributes, arrays by their names) and "arrays": the shape and
         type of each by name.
     """
-    with open(path, "rb") as file:
+    with opened(path) as file:
         text, layout, _ = read_layout(file, path)
     header = _checked_header(text, path)
     try:
@@ -180,6 +181,10 @@ def _checked_header(text: str, path: Any) -> dict[str, Any]:
             for key, kind in (("dualpca", str), ("class", str), ("notes", dict), ("model", dict)):
                 if not isinstance(header[key], kind):
                     raise TypeError(f"{key} is {header[key]!r}")
+            tree, name = header["model"], header["class"]
+            held = "Pipeline" if tree.get("$") == "pipeline" else tree.get("class")
+            if held != name:
+                raise ValueError(f"it says {name!r}, and the model is a {held!r}")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise damaged(path, error) from None
     if version > VERSION:

@@ -383,6 +383,7 @@ def put_zarr(rng: random.Random, path: Path) -> None:
 
 def main(seed: int, count: int, folder: Path) -> None:
     import models_fuzz
+    import zarr
 
     from dualpca.tables import TableError
 
@@ -410,6 +411,8 @@ def main(seed: int, count: int, folder: Path) -> None:
             path.write_bytes(content)
             with contextlib.suppress(TableError):
                 call(path)
+    zarr.save_array(str(folder / "plain.zarr"), np.eye(3))
+    look(folder / "plain.zarr")
     put_zarr(random.Random(0), folder / "sound.zarr")
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     space = pages * resource.getpagesize() + SPACE

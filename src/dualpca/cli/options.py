@@ -132,6 +132,14 @@ class ReadOptions:
             rich_help_panel=FILES,
         ),
     ] = 256
+    unpacked: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Megabytes that a chunk or array may unpack to, however small its file.",
+            rich_help_panel=FILES,
+        ),
+    ] = 256
     dtype: Annotated[
         Number | None,
         typer.Option(help="The precision; by default that of the file.", rich_help_panel=FILES),

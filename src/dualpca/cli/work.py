@@ -167,6 +167,7 @@ def open_table(
         na_values=[*NA_VALUES, *(options.na or ())],
         header="auto" if options.header is None else options.header,
         memory=options.memory * 2**20,
+        unpacked=options.unpacked * 2**20,
         dtype=None if options.dtype is None else str(options.dtype),
         on_rows=None if watch is None else watch.reading,
     )
@@ -199,6 +200,8 @@ def again(path: str, options: ReadOptions) -> str:
             words += [] if value is None else [f"--{name}", value]
     if options.missing is Missing.drop:
         words += ["--missing", "drop"]
+    if options.unpacked != ReadOptions.unpacked:
+        words += ["--unpacked", str(options.unpacked)]
     if options.header is not None:
         words.append("--header" if options.header else "--no-header")
     return shlex.join(words)

@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ._blocks import compressed
+from .grid import gaps, rows_of
 from .maps import extent, map_of, touch
 from .pandas_index import index_of
 from .readable import check_readable
@@ -48,6 +49,8 @@ class Source(ABC):
     sparse: bool = False
     #: whether reading waits for something, so that it should run ahead of the computing
     slow: bool = True
+    #: whether it warns of chunks that were never written
+    tells: bool = True
 
     def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
         if len(shape) != 2:
@@ -67,7 +70,7 @@ class Source(ABC):
         """The rows with these sorted indices, as one array or CSR matrix."""
 
     def advise(self, block_bytes: int) -> None:  # noqa: B027 (most have nothing to say)
-        """Warns where blocks of that size are slow to read."""
+        """Warns where blocks of that size are slow to read, or parts of the data are not there."""
 
     def _rows(self, block_bytes: int) -> int:
         return max(1, block_bytes // self._row_bytes)
@@ -129,6 +132,8 @@ class ChunkedSource(Source):
         self._height = max(1, min(chunks[0] if chunks else self._rows(_PIECE), self.shape[0]))
 
     def advise(self, block_bytes: int) -> None:
+        if self.tells and (words := gaps(self._data)):
+            warnings.warn(words, stacklevel=3)
         times = -(-self._height // self._rows(block_bytes))
         if self._chunked and times > 1:
             warnings.warn(
@@ -142,14 +147,14 @@ class ChunkedSource(Source):
         N, step = self.shape[0], self._rows(block_bytes)
         step -= step % self._height if step > self._height else 0
         for start in range(0, N, step):
-            yield self._data[start : min(start + step, N)]
+            yield rows_of(self._data, start, min(start + step, N))
 
     def take(self, rows: np.ndarray) -> Any:
         out = np.empty((len(rows), self.shape[1]), dtype=self._data.dtype)
         cuts = np.flatnonzero(np.diff(rows // self._height)) + 1
         for start, stop in itertools.pairwise([0, *cuts.tolist(), len(rows)]):
             wanted = rows[start:stop]
-            block = self._data[int(wanted[0]) : int(wanted[-1]) + 1]
+            block = rows_of(self._data, int(wanted[0]), int(wanted[-1]) + 1)
             if block.shape != (wanted[-1] - wanted[0] + 1, self.shape[1]):
                 raise changed(f"{tuple(self._data.shape)} numbers", self.shape)
             out[start:stop] = block[wanted - wanted[0]]

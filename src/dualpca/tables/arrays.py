@@ -61,7 +61,7 @@ def npy(file: BinaryIO) -> Origin:
     return Dense(data, nameless(shape[1]))
 
 
-def npz(file: BinaryIO, key: str | None) -> Origin:
+def npz(file: BinaryIO, key: str | None, free: int) -> Origin:
     """The matrix of an npz file: the one of that key, a sparse one, or the only one there is."""
     stored = file.seek(0, 2)
     file.seek(0)
@@ -69,14 +69,14 @@ def npz(file: BinaryIO, key: str | None) -> Origin:
         names = [name.removesuffix(".npy") for name in archive.namelist()]
         if key is None and set(names) >= _PARTS:
             sizes = (archive.getinfo(f"{name}.npy").file_size for name in _PARTS)
-            check_size(sum(sizes), stored, held=True)
+            check_size(sum(sizes), stored, free, held=True)
             return _sparse(file)
         if key is None:
             key = _only([n for n in names if _dimensions(archive, n) == 2], names)
         elif key not in names:
             raise TableError(f"there is no array {key!r}; --key may be {listed(names)}")
         size = archive.getinfo(f"{key}.npy").file_size
-        check_size(size, stored)
+        check_size(size, stored, free)
         check_disk(size)
         with ExitStack() as stack:
             member = stack.enter_context(archive.open(f"{key}.npy"))

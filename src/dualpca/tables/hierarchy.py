@@ -10,21 +10,22 @@ from typing import Any, BinaryIO
 import numpy as np
 import scipy.sparse as sp
 
+from ..operators.grid import gaps
 from .arrays import Sparse, nameless, strings
 from .columns import Header, unique
-from .limits import check_sparse, stored_in
+from .limits import check_sparse, check_text, stored_in
 from .origin import Dense, Origin, opened
 from .probe import check_comes_to_an_end
 from .table import Strings, TableError, listed, module, shown
-from .tree import NODES, Tree, checked_array, is_group
+from .tree import NODES, Tree, checked_array, is_group, with_limits
 
 
-def hdf5(file: BinaryIO, path: Any, key: str | None) -> Origin:
+def hdf5(file: BinaryIO, path: Any, key: str | None, free: int) -> Origin:
     """The matrix of an HDF5 file."""
     check_comes_to_an_end(file, path)
     group = module("h5py").File(opened(path, file), "r")
     try:
-        origin = _in_group(Tree(group, file.seek(0, 2)), key, lasting=path is not None)
+        origin = _in_group(Tree(group, file.seek(0, 2), free), key, lasting=path is not None)
     except BaseException:
         group.close()
         raise
@@ -32,15 +33,18 @@ def hdf5(file: BinaryIO, path: Any, key: str | None) -> Origin:
     return origin
 
 
-def zarr(path: Any, key: str | None) -> Origin:
+def zarr(path: Any, key: str | None, free: int) -> Origin:
     """The matrix of a zarr array or group."""
     stored = stored_in(path)
     root = module("zarr").open(str(path), mode="r")
     if not is_group(root):
         if key is not None:
             raise TableError(f"the zarr is one array, without --key; {key!r} was asked for")
-        return Dense(checked_array(root, stored), nameless(root.shape[-1] if root.shape else 0))
-    return _in_group(Tree(root, stored), key, lasting=True)
+        array = with_limits(checked_array(root, stored, free), free)
+        origin = Dense(array, nameless(root.shape[-1] if root.shape else 0))
+        origin.notes += _gaps(array)
+        return origin
+    return _in_group(Tree(root, stored, free), key, lasting=True)
 
 
 def _in_group(root: Tree, key: str | None, *, lasting: bool) -> Origin:
@@ -49,8 +53,9 @@ def _in_group(root: Tree, key: str | None, *, lasting: bool) -> Origin:
     if node is None:
         raise TableError(f"there is nothing under {key!r}; --key may be {listed(_matrices(root))}")
     if not isinstance(node, Tree):
+        notes += _gaps(node)
         header, about = _described(root, key, tuple(node.shape), notes)
-        origin: Origin = Dense(node, header, about, mapped=lasting)
+        origin: Origin = Dense(root.in_parts(node), header, about, mapped=lasting)
     else:
         parts = _parts(node)
         if parts is None:
@@ -58,11 +63,17 @@ def _in_group(root: Tree, key: str | None, *, lasting: bool) -> Origin:
             raise TableError(f"{key!r} is a group, not a matrix; --key may be {listed(inside)}")
         shape = _sparse_shape(node)
         check_sparse(shape, parts[0].size)
+        notes += _gaps(*parts)
         header, about = _described(root, key, shape, notes)
         make = sp.csc_array if _kind(node).startswith("csc") else sp.csr_array
-        origin = Sparse(make(tuple(part[:] for part in parts), shape=shape), header, about)
+        origin = Sparse(make(node.whole(*parts), shape=shape), header, about)
     origin.notes.extend(notes)
     return origin
+
+
+def _gaps(*nodes: Any) -> list[str]:
+    """What there is to say of chunks that were never written, once."""
+    return [words for words in map(gaps, nodes) if words][:1]
 
 
 def _default(root: Tree) -> str:
@@ -110,7 +121,7 @@ def _kind(node: Tree) -> str:
 def _sparse_shape(node: Tree) -> tuple[int, ...]:
     shape = node.attrs.get("shape", node.attrs.get("h5sparse_shape"))
     if shape is None and (stored := node.get("shape")) is not None:
-        shape = stored[:]
+        shape = node.whole(stored)
     if shape is None:
         raise TableError(
             "the sparse matrix does not say its shape; save it with the attribute shape"
@@ -127,30 +138,32 @@ def _described(
     parent = key.rpartition("/")[0]
     var = root.get(f"{parent}/var") if parent == "raw" else root.get("var")
     obs, header = root.get("obs"), nameless(shape[1])
-    names = _frame(var)[1].get(_frame(var)[0]) if var is not None else None
+    index, about = _frame(root, var) if var is not None else ("", {})
+    names = about.get(index)
     if names is not None and len(read := names()) == shape[1]:
         header = Header(unique(list(read), notes))
-    index, about = _frame(obs) if obs is not None else ("", {})
+    index, about = _frame(root, obs) if obs is not None else ("", {})
     if about and len(about[index]()) == shape[0]:
         header.rows, header.index = list(about), list(about).index(index)
         return header, about
     return header, {}
 
 
-def _frame(node: Any) -> tuple[str, dict[str, Callable[[], Strings]]]:
+def _frame(root: Tree, node: Any) -> tuple[str, dict[str, Callable[[], Strings]]]:
     """The name of the index of a frame of AnnData, and its columns by name."""
     if isinstance(node, Tree):
         index = _text(node.attrs.get("_index", "_index"))
-        names, get = [name for name in node.names() if name != "__categories"], _column
+        names = [name for name in node.names() if name != "__categories"]
+        get: Callable[[str], Strings] = partial(_column, node)
     else:  # as versions before 0.7 had them: an array of records
-        names, get = list(node.dtype.names or ()), _record
+        names, get = list(node.dtype.names or ()), partial(_record, root, node)
         index = next((name for name in ("index", "_index") if name in names), "")
-    columns: dict[str, Callable[[], Strings]] = {name: partial(get, node, name) for name in names}
+    columns: dict[str, Callable[[], Strings]] = {name: partial(get, name) for name in names}
     return index, columns if index in columns else {}
 
 
-def _record(frame: Any, name: str) -> Strings:
-    return strings(frame[name])
+def _record(root: Tree, frame: Any, name: str) -> Strings:
+    return strings(root.text(frame)[name])
 
 
 def _column(frame: Tree, name: str) -> Strings:
@@ -159,22 +172,17 @@ def _column(frame: Tree, name: str) -> Strings:
     if isinstance(node, Tree):
         codes, words, node = node.get("codes"), node.get("categories"), node.get("values")
     if words is not None and codes is not None:
-        return _categorical(codes[:], words)
+        return _categorical(frame.text(codes), strings(frame.text(words)))
     if node is None:
         raise TableError(f"column {shown(name)} of obs is of no kind that is known; choose another")
-    return strings(_values(node))
+    return strings(frame.text(node))
 
 
-def _values(node: Any) -> Any:
-    """The cells of a column, text decoded."""
-    if hasattr(node, "asstr") and node.dtype.kind == "O":
-        return node.asstr()[:]
-    return node[:]
-
-
-def _categorical(codes: Any, categories: Any) -> Strings:
-    words = np.asarray([*strings(_values(categories)), ""], dtype=object)
-    return Strings(words[np.asarray(codes, dtype=np.int64)].tolist())  # -1, missing, is the last
+def _categorical(codes: Any, categories: Strings) -> Strings:
+    words = np.asarray([*categories, ""], dtype=object)  # -1, missing, is the last
+    codes = np.asarray(codes, dtype=np.int64)
+    check_text(int(np.asarray([len(word) for word in words])[codes].sum()), 0)
+    return Strings(words[codes].tolist())
 
 
 def _text(value: Any) -> str:

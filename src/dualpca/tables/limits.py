@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,8 @@ from .table import TableError, counted
 #: The most bytes of a row of text, and the most columns of any file: each has a name in memory.
 LONGEST, COLUMNS = 2**26, 2**22
 
-#: Beyond so many bytes, a file holds at most so many times its own size (deflate reaches 1,032), and
-#: less where all of it is in memory at once.
+#: Beyond so many bytes, which --unpacked raises, a file holds at most so many times its own size (deflate
+#: reaches 1,032), and less where all of it is in memory at once.
 FREE, RATIO, RATIO_HELD = 2**28, 1000, 100
 
 #: Bytes of names and labels of rows.
@@ -25,12 +26,21 @@ TEXT = 2**30
 ROWS, ROWS_PER_ENTRY = 2**22, 100
 
 
-def check_size(nbytes: int, stored: int, *, held: bool = False) -> None:
-    """Refuse arrays far larger than the file; ``held`` where they would be in memory as a whole."""
-    if nbytes > max(FREE, (RATIO_HELD if held else RATIO) * stored):
+def raised(nbytes: int) -> str:
+    """The option with which so many bytes are allowed."""
+    return f"raise --unpacked to {-(-nbytes >> 20)} (in MB; in Python unpacked=, in bytes)"
+
+
+def check_size(nbytes: int, stored: int, free: int | None = None, *, held: bool = False) -> None:
+    """Refuse arrays far larger than the file; ``held`` where they would be in memory as a whole.
+
+    ``free`` are the bytes that are allowed in any case, where an option tells them.
+    """
+    if nbytes > max(free or FREE, (RATIO_HELD if held else RATIO) * stored):
         raise TableError(
             f"its header tells of {nbytes:,} bytes of numbers, and the file has {stored:,}; one that "
             "is packed so tightly is refused: write it without compression"
+            + ("" if free is None else f", or {raised(nbytes)}")
         )
     if held:
         ensure(nbytes, "its arrays", "give a smaller file, or one that is not sparse")
@@ -83,7 +93,7 @@ def check_line(line: Any, number: int) -> None:
 
 
 def stored_in(folder: Path) -> int:
-    """Bytes of all files in a folder; links that lead out of it are refused."""
+    """Bytes of all files in a folder; links that lead out of it, pipes and devices are refused."""
     total, inside = 0, folder.resolve()
     for place, names, files in os.walk(folder):
         for name in (*names, *files):
@@ -93,5 +103,12 @@ def stored_in(folder: Path) -> int:
                     f"{path.relative_to(folder)} is a link out of the folder, which is not followed; "
                     "put the file there itself"
                 )
-        total += sum(Path(place, name).stat().st_size for name in files)
+        for name in files:
+            found = Path(place, name).stat()
+            if not stat.S_ISREG(found.st_mode):  # to open a pipe is to wait for its writer
+                raise TableError(
+                    f"{Path(place, name).relative_to(folder)} in the folder is a pipe, socket or "
+                    "device; a zarr has plain files only: remove it"
+                )
+            total += found.st_size
     return total

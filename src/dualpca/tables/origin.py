@@ -83,8 +83,11 @@ class Dense(Origin):
             start = stop
 
     def in_place(self, features: list[int]) -> Any:
-        every = features == list(range(self._data.shape[1]))
-        return self._data if every and self._mapped else None
+        if not self._mapped or features != list(range(self._data.shape[1])):
+            return None
+        source = source_of(self._data)
+        source.tells = False  # the notes do
+        return source
 
 
 def described(about: dict[str, Any], texts: list[int]) -> list[Strings]:

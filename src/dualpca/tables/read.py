@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import stat
 import sys
 import tempfile
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
+from numbers import Integral
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,6 +21,7 @@ from .arrow import Arrow
 from .columns import Columns, choose
 from .delimited import Delimited
 from .gather import Gathering, readable
+from .limits import FREE
 from .market import matrix_market
 from .origin import Again, Origin
 from .sniff import NA_VALUES
@@ -58,6 +61,7 @@ def read(
     na_values: Collection[str] = NA_VALUES,
     header: str | bool = "auto",
     memory: int = 256 * 2**20,
+    unpacked: int = FREE,
     dtype: Any = None,
     on_rows: Callable[[int, int, int], Any] | None = None,
 ) -> Table:
@@ -91,6 +95,10 @@ def read(
         cells are numbers.
     memory : int, default 256 MB
         Bytes of numbers that are held in memory.
+    unpacked : int, default 256 MB
+        Bytes that a chunk of zarr or HDF5, or an array of these or of npz, may unpack to however small
+        it is in the file. Beyond that a chunk has at most 100 times its packed size, an array 1000 times
+        that of the file, or 100 times where it is read as a whole.
     dtype : {None, "float32", "float64"}
         By default float32 where the file has float32, else float64.
     on_rows : callable, optional
@@ -116,6 +124,8 @@ def read(
     """
     if missing not in MISSING:
         raise ValueError(f"missing={missing!r} is not known; give one of {', '.join(MISSING)}")
+    if isinstance(unpacked, bool) or not isinstance(unpacked, Integral) or unpacked < 1:
+        raise ValueError(f"unpacked={unpacked!r} is no number of bytes; give one, such as 2**30")
     if dtype is not None and np.dtype(dtype).name not in ("float32", "float64"):
         raise ValueError(f"dtype={dtype!r} is not known; give 'float32' or 'float64'")
     text = {"delimiter": delimiter, "decimal": decimal, "na_values": na_values, "header": header}
@@ -125,7 +135,7 @@ def read(
         with ExitStack() as stack:
             kind, file, place = _opened(path, format, stack)
             with readable():
-                origin = _origin(kind, file, place, key, text)
+                origin = _origin(kind, file, place, key, text, int(unpacked))
             try:
                 choice = choose(origin.header, columns or Columns())
                 options = {"missing": missing, "memory": memory, "dtype": dtype, "on_rows": on_rows}
@@ -202,6 +212,7 @@ def _is_stream(mode: int) -> bool:
 
 def _copied(stream: Any, stack: ExitStack) -> BinaryIO:
     """A stream that can be read once, in a temporary file without a name."""
+    _check_ends(stream)
     file = stack.enter_context(tempfile.TemporaryFile(prefix="dualpca-"))  # noqa: SIM115
     try:
         shutil.copyfileobj(stream, file, 2**20)
@@ -215,6 +226,17 @@ def _copied(stream: Any, stack: ExitStack) -> BinaryIO:
     return file
 
 
+def _check_ends(stream: Any) -> None:
+    """Refuse devices other than terminals: /dev/zero has no end, and a disk is no table."""
+    try:
+        number = stream.fileno()
+    except (AttributeError, OSError):  # in memory
+        return
+    mode = os.fstat(number).st_mode
+    if stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and not os.isatty(number)):
+        raise TableError("this is a device, whose bytes may have no end; give a file or a pipe")
+
+
 def _by_magic(file: BinaryIO) -> str:
     file.seek(0)
     head = file.read(16)
@@ -222,7 +244,12 @@ def _by_magic(file: BinaryIO) -> str:
 
 
 def _origin(
-    kind: str, file: BinaryIO, path: Path | None, key: str | None, text: dict[str, Any]
+    kind: str,
+    file: BinaryIO,
+    path: Path | None,
+    key: str | None,
+    text: dict[str, Any],
+    unpacked: int,
 ) -> Origin:
     if key is not None and kind not in ("npz", "hdf5", "zarr"):
         raise TableError(f"--key {key!r} is for npz, HDF5 and zarr files; leave it out")
@@ -233,9 +260,9 @@ def _origin(
     if kind == "zarr":
         if path is None:
             raise TableError("zarr cannot come through a pipe; give its path")
-        return hierarchy.zarr(path, key)
+        return hierarchy.zarr(path, key, unpacked)
     if kind == "hdf5":
-        return hierarchy.hdf5(file, path, key)
+        return hierarchy.hdf5(file, path, key, unpacked)
     if kind == "npz":
-        return arrays.npz(file, key)
+        return arrays.npz(file, key, unpacked)
     return arrays.npy(file) if kind == "npy" else matrix_market(file)

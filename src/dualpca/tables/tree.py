@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .limits import check_size
+from ..operators.grid import rows_of
+from .hdf5_guard import check_hdf5
+from .limits import TEXT, check_size
 from .table import TableError, shown
 
-#: Codecs of zarr that only turn bytes into bytes, numbers or text. That of pickles runs code.
+#: Codecs of zarr that only turn bytes into bytes, numbers or text. That of pickles runs code; nothing
+#: tells how much those of pcodec and zfpy unpack to.
 CODECS = {
     *("bytes", "transpose", "sharding_indexed", "vlen-utf8", "vlen-bytes", "json2", "msgpack2"),
-    *("zlib", "gzip", "bz2", "lzma", "blosc", "zstd", "lz4", "pcodec", "zfpy", "base64"),
+    *("zlib", "gzip", "bz2", "lzma", "blosc", "zstd", "lz4", "base64"),
     *("shuffle", "delta", "bitround", "fixedscaleoffset", "quantize", "packbits", "astype"),
     *("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3"),
 }
+
+#: Bytes of a cell of text in memory, besides its letters.
+CELL = 64
 
 #: So many nodes are looked at: hard links may go round.
 NODES = 10_000
@@ -29,12 +35,15 @@ def is_group(node: Any) -> bool:
 
 
 class Tree:
-    """A group of a file of so many bytes; nodes are groups, as trees, or arrays that were checked."""
+    """A group of a file of so many bytes; nodes are groups, as trees, or arrays that were checked.
 
-    def __init__(self, group: Any, stored: int) -> None:
+    An array is read by :meth:`whole`, or in parts after :meth:`in_parts`; ``free`` is that of check_size.
+    """
+
+    def __init__(self, group: Any, stored: int, free: int) -> None:
         if not hasattr(group, "keys"):
             raise TableError("there is a type of numbers where an array should be; see --key")
-        self._group, self._stored, self.attrs = group, stored, group.attrs
+        self._group, self._stored, self._free, self.attrs = group, stored, free, group.attrs
 
     def names(self) -> Iterator[str]:
         """The names of the nodes, in order; links that lead nowhere among them."""
@@ -60,7 +69,28 @@ class Tree:
             node = node.get(name)
         if node is None:
             return None
-        return Tree(node, self._stored) if is_group(node) else checked_array(node, self._stored)
+        if is_group(node):
+            return Tree(node, self._stored, self._free)
+        return checked_array(node, self._stored, self._free)
+
+    def in_parts(self, node: Any) -> Any:
+        """An array of the tree whose chunks unpack to no more than they should."""
+        return with_limits(node, self._free)
+
+    def text(self, node: Any) -> Any:
+        """The cells of an array that become text, each of them an object."""
+        check_size(CELL * _product(node.shape), self._stored, max(self._free, TEXT), held=True)
+        return self.whole(node)
+
+    def whole(self, *nodes: Any) -> Any:
+        """The numbers of arrays of the tree, which have to fit the memory together; text decoded."""
+        check_size(sum(map(_nbytes, nodes)), self._stored, self._free, held=True)
+        found = []
+        for node in map(self.in_parts, nodes):
+            text = hasattr(node, "asstr") and node.dtype.kind == "O"
+            rows = node.shape[0] if node.shape else 0
+            found.append(node.asstr()[:] if text else rows_of(node, 0, rows))
+        return found[0] if len(found) == 1 else tuple(found)
 
 
 def _target(group: Any, name: str) -> str | None:
@@ -76,7 +106,17 @@ def _target(group: Any, name: str) -> str | None:
     return link.path if hasattr(link, "path") else None
 
 
-def checked_array(node: Any, stored: int) -> Any:
+def with_limits(node: Any, free: int) -> Any:
+    """The array, of zarr with codecs that keep to the limits, of HDF5 with chunks that were checked."""
+    if hasattr(node, "metadata"):
+        from .zarr_guard import guarded
+
+        return guarded(node, free)
+    check_hdf5(node, free)
+    return node
+
+
+def checked_array(node: Any, stored: int, free: int) -> Any:
     """An array whose numbers are in the file, and not many more than it has room for."""
     if getattr(node, "external", None) or getattr(node, "is_virtual", False):
         raise TableError(
@@ -86,11 +126,15 @@ def checked_array(node: Any, stored: int) -> Any:
     metadata = getattr(node, "metadata", None)
     if metadata is not None:
         _check_codecs(metadata.to_dict())
-    itemsize = max(1, node.dtype.itemsize)
-    check_size(_product(node.shape) * itemsize, stored)
+    check_size(_nbytes(node), stored, free)
     for name in ("chunks", "shards"):  # read as a whole
-        check_size(_product(getattr(node, name, None) or ()) * itemsize, stored, held=True)
+        size = _product(getattr(node, name, None) or ()) * max(1, node.dtype.itemsize)
+        check_size(size, stored, free, held=True)
     return node
+
+
+def _nbytes(node: Any) -> int:
+    return _product(node.shape) * max(1, node.dtype.itemsize)
 
 
 def _product(sizes: Any) -> int:
