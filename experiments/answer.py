@@ -34,8 +34,8 @@ def _verdicts(judged: Judged) -> str:
     failing = [judgement for judgement in known if not judgement.in_print]
     return (
         f"Of {len(found)} claims {count[CONFIRMED]} are confirmed, {count[ONLY]} only under the paper's "
-        f"stopping test, {count[PART]} in part, {count[DEPENDS]} depend on a start that the paper does "
-        f"not name, {count[NOT]} are not confirmed, and {count[UNDECIDED] + count[UNCHECKED]} were not "
+        f"stopping test, {count[PART]} in part, {count[DEPENDS]} by a start that the paper does not "
+        f"name, {count[NOT]} are not confirmed, and {count[UNDECIDED] + count[UNCHECKED]} were not "
         f"decided by a run; of the {len(known)} that the published numbers can decide {len(failing)} do "
         f"not hold in print ({_numbers(failing)})."
     )
@@ -66,8 +66,8 @@ def _speed(judged: Judged) -> str:
     tested = " to ".join(str(n) for n in sorted({min(ahead[PAPER]), max(ahead[PAPER])}))
     later = [f"{ahead[str(target)][0]} ({target:.0e} missing)" for target in TARGETS]
     return (
-        f"PG and ZeroFPR on (n) and (o) are faster than svds in {tested} of {len(pairs)} timings, by the "
-        f"start, where their own test stops them, and at equal accuracy in {', '.join(later)}."
+        "Where their own test stops them, PG and ZeroFPR on (n) and (o) are faster than svds in "
+        f"{tested} of {len(pairs)} timings, by the start, and at equal accuracy in {', '.join(later)}."
     )
 
 

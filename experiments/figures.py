@@ -36,7 +36,7 @@ def hollow(ax: Any, x: Any, y: Any, color: Any, mark: str = "o") -> None:
 def scaling(key: str) -> Callable[[Results], Any]:
     """Milliseconds over a setting: the paper's protocol at the left, equal accuracy beside it.
 
-    A method over the cap is hollow, on the dashed line of the cap.
+    A method over the cap is hollow, on the dashed line of the cap or, beside others, above it.
     """
 
     def draw(results: Results) -> Any:
@@ -46,10 +46,12 @@ def scaling(key: str) -> Callable[[Results], Any]:
         x = np.array([cell[key] for cell in results.cells])
         limit = 1000 * results.cap
         for ax, at, title in zip(axes, places, ("the paper's protocol", *missing), strict=True):
+            level = limit
             for method in timed(results):
                 times = 1000 * np.array([seconds(results, method, c, at) for c in results.cells])
                 over = ~np.isfinite(times)
-                shown, mark = np.where(over, limit, times), MARKS[method]
+                shown, mark = np.where(over, level, times), MARKS[method]
+                level *= 1.15 if over.any() else 1.0  # so that the marks of two do not coincide
                 (line,) = ax.plot(x, shown, marker=mark, label=short(method))
                 hollow(ax, x[over], shown[over], line.get_color(), mark)
                 if at == PAPER:
@@ -60,7 +62,7 @@ def scaling(key: str) -> Callable[[Results], Any]:
             ax.set(xlabel=f"${key}$", ylabel="Time (ms)", yscale="log", title=title)
             ax.grid()
         axes[0].plot([], [], "o", color="gray", markerfacecolor="white", label="over the cap")
-        axes[0].legend(loc="lower right", fontsize="small")
+        axes[0].legend(fontsize="small")
         return figure
 
     return draw

@@ -13,13 +13,15 @@ from typing import Any
 
 from .engine import Experiment, Results, Store
 
-RAW = Path(__file__).with_name("raw.jsonl.gz")
+#: Where they are, from the root of the repository.
+RAW = Path("experiments", "raw.jsonl.gz")
 
 
-def write_raw(results: Sequence[Results], path: Path = RAW) -> Path:
+def write_raw(results: Sequence[Results], path: Path) -> Path:
     """Every record of these results; equal records make equal bytes."""
     records = [{"experiment": r.experiment.name, **d} for r in results for d in r.declared]
     text = "".join(json.dumps(record) + "\n" for record in records)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(text.encode(), mtime=0))
     return path
 

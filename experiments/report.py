@@ -28,9 +28,9 @@ writes the page again from these, without a run. Line numbers are those of the p
 
 Absolute times differ by machine and language (theirs: Julia on an AMD Ryzen 7 Pro 5850U), so ratios
 to svds, orderings and products with the data are compared. The paper's protocol is its tolerance
-with each method's own stopping test, the mean (deviation) over up to {repeats} starts after a
-warm-up, "/" over {cap:g} s. These tests differ by orders of magnitude in the accuracy at which they stop,
-so that every timing has a second column at equal accuracy: the time until a given share of the
+with each method's own stopping test, the mean (deviation) over up to {repeats} random starts after
+a warm-up, "/" over {cap:g} s. These tests differ by orders of magnitude in the accuracy at which they
+stop, so that every timing has a second column at equal accuracy: the time until a given share of the
 captured variance of the best s components is missing, `1 - ||XW||^2 / sum sigma_i^2` with W
 orthonormal (H on X^T for the duals), read along one run of at most {cap:g} s with the clock stopped
 while it is judged. ARPACK and ours have no iterates to look at; they turn their tolerance instead, and
@@ -51,8 +51,9 @@ the gradient has the same size everywhere, so that a larger W makes the estimate
 the step longer and the test easier. They run from two other starts as well, `randn(d, s)` with N(0,1)
 and `rand(d, s)` with uniform entries, until their own test has passed and 1e-2 of the captured variance
 is missing; times to 1e-4 and 1e-8 are then those of the orthonormal start, unless they were met on the
-way. Every claim is judged from each start; where the verdicts differ, it depends on the start. On (l)
-and (q) the gradient grows with W, so that the first step does not.
+way. Their time is that from the orthonormal start in proportion to the products with the data, so that
+nothing but the start differs. Every claim is judged from each start; where the verdicts differ, it
+depends on the start. On (l) and (q) the gradient grows with W, so that the first step does not.
 
 "In print" says whether a claim holds on the published numbers, by the same check; it is empty where
 these are not enough for it. A claim is confirmed in part where it holds in one of two settings that the

@@ -40,7 +40,6 @@ def reproduce(
     data: Path | None = None,
     results: Path | None = None,
     fresh: bool = False,
-    raw: Path = RAW,
     console: Console | None = None,
 ) -> bool:
     """Run the experiments named, "all" for all; whether every one that was named itself has run.
@@ -69,22 +68,22 @@ def reproduce(
         console.print(told, markup=False, soft_wrap=True)
     if docs:
         there = [stored(name, root, False) for name in NAMES]
-        path = write_raw([results for results in there if results is not None], raw)
+        path = write_raw([results for results in there if results is not None], ROOT / RAW)
         console.print(f"wrote {path}", markup=False, soft_wrap=True)
-        from_raw(raw, console=console)
+        from_raw(console)
     return ok
 
 
-def from_raw(raw: Path = RAW, *, console: Console | None = None) -> Path:
+def from_raw(console: Console | None = None) -> Path:
     """Write docs/reproduction.md and its figures from the raw results, without a run."""
-    path = page(kept(raw), ROOT / "docs", Context().repeats)
+    path = page(kept(), ROOT / "docs", Context().repeats)
     (console or Console()).print(f"wrote {path}", markup=False, soft_wrap=True)
     return path
 
 
-def kept(raw: Path = RAW) -> list[tuple[Experiment, Results | None]]:
+def kept() -> list[tuple[Experiment, Results | None]]:
     """Every experiment with its raw results."""
-    found = read_raw(raw, load)
+    found = read_raw(ROOT / RAW, load)
     return [(load(name), found(name)) for name in NAMES]
 
 

@@ -32,17 +32,28 @@ def printed(value: str, std: str) -> dict[str, Any]:
 def seconds(results: Results, method: str, cell: Cell, at: str = PAPER) -> float:
     """Seconds under the paper's protocol, or to a target ("0.0001"); infinite over the cap.
 
-    From the start that the results are seen from; a target that was not looked for from there has the
-    time of the first start.
+    From another start it is the time from the first, in proportion to the products with the data, so
+    that only their number differs; a target that was not looked for from there has the first's time.
     """
     found = results(method, cell)
+    time, cost = _timed(found, at)
     other = found["starts"].get(results.start) if "starts" in found else None
+    if other is None or at not in (PAPER, *other["targets"]):
+        return time
+    theirs, work = _timed(other, at)
+    if math.isinf(theirs) or work is None:
+        return math.inf
+    if math.isinf(time) and found["paper"] is not None:  # the rate of a run that did not get there
+        time, cost = found["paper"]["seconds"], found["paper"]
+    return theirs if cost is None else time * work["readings"] / cost["readings"]
+
+
+def _timed(found: dict[str, Any], at: str) -> tuple[float, dict[str, Any] | None]:
+    """Seconds, infinite over the cap, and the cost of the run that was looked at."""
     if at == PAPER:
-        found = other or found
-        return math.inf if found["capped"] else found["mean"]
-    targets = other["targets"] if other and at in other["targets"] else found["targets"]
-    target = targets.get(at)
-    return math.inf if target is None else target["seconds"]
+        return (math.inf if found["capped"] else found["mean"]), found.get("paper")
+    cost = found["targets"].get(at)
+    return (math.inf if cost is None else cost["seconds"]), cost
 
 
 def head(results: Results, cell: Cell) -> str:

@@ -83,9 +83,10 @@ def reproduce(
         )
     experiments = _experiments()
     if from_raw:
-        if not experiments.RAW.is_file():
+        raw = experiments.ROOT / experiments.RAW
+        if not raw.is_file():
             raise RefusedError(
-                f"--from-raw found no {experiments.RAW}; 'dualpca reproduce all --docs' writes it"
+                f"--from-raw found no {raw}; 'dualpca reproduce all --docs' writes it"
             )
         experiments.from_raw()
         return OK
