@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from dualpca import formulation, optimal_value
 
-from .engine import Cell, Context, Results, Table
+from .engine import STARTS, Cell, Context, Results, Table
 from .figures import hollow, panels, short
 from .methods import METHODS as REGISTRY
 from .methods import Step, Task
@@ -32,6 +33,15 @@ def gaussian_task(cell: Cell, context: Context) -> Task:
 
 
 def curve(task: Task, cell: Cell, name: str, context: Context) -> dict[str, Any]:
+    """The curve of a method; those from the other starts besides, where its first step depends on it."""
+    found = _errors(task, name)
+    if REGISTRY[name].scaled:
+        others = {start: _errors(replace(task, start=start), name) for start in STARTS[1:]}
+        found |= {"starts": others}
+    return found
+
+
+def _errors(task: Task, name: str) -> dict[str, Any]:
     """The relative error on (n), of H on (o), where the method's own test stops it at each tolerance.
 
     One run serves all tolerances; a method without iterates runs once for each. ``limited`` are the
@@ -67,15 +77,21 @@ def _inside(W: np.ndarray, left: bool) -> np.ndarray:
 
 
 def mean_errors(results: Results, method: str) -> dict[float, float]:
-    """The mean over the matrices, for each tolerance."""
-    found = [results(method, cell)["errors"] for cell in results.cells]
+    """The mean over the matrices, for each tolerance, from the start that the results are seen from."""
+    every = (results(method, cell) for cell in results.cells)
+    found = [one.get("starts", {}).get(results.start, one)["errors"] for one in every]
     return {tol: float(np.mean([errors[str(tol)] for errors in found])) for tol in TOLERANCES}
 
 
 def tables(results: Results) -> list[Table]:
-    """The mean errors at every second decade."""
+    """The mean errors at every second decade, and those from the other starts."""
     shown = TOLERANCES[::4]
-    rows = [[m, *(f"{mean_errors(results, m)[t]:.1e}" for t in shown)] for m in METHODS]
+    rows = []
+    for method in METHODS:
+        for start in STARTS if method in LOOSE else STARTS[:1]:
+            errors = mean_errors(results.from_start(start), method)
+            named = method if start == STARTS[0] else f"{method} from {start}"
+            rows.append([named, *(f"{errors[tol]:.1e}" for tol in shown)])
     return [Table("Mean relative error of the objective", ["method", *map(str, shown)], rows)]
 
 

@@ -15,6 +15,7 @@ from experiments.pursuit_problems import ALGORITHM, FACTORS, PCP, compare, probl
 from experiments.reproduce import NAMES, load
 from experiments.timing import Prepared, Run, from_start
 from experiments.timing_tables import seconds
+from experiments.tolerance import TOLERANCES, curve, gaussian_task
 from made_up_results import TIMED, anything, as_published, everything, filled, timings
 
 from dualpca import ProximalGradient, formulation
@@ -132,6 +133,26 @@ def test_two_capped_times_decide_nothing():
         for other in (capped, ended, faster)
     ]
     assert verdicts == [UNDECIDED, NOT, CONFIRMED]
+
+
+def test_the_errors_of_figure_4_are_judged_from_each_start():
+    """Another start errs more where it stops: (n) and (o) are the worst from there, or not at all."""
+
+    def data(results, method, cell, worst):
+        errors = {
+            str(tol): 0.1 * tol if METHODS[method].scaled else 0.01 * tol for tol in TOLERANCES
+        }
+        found = {"errors": errors, "limited": []}
+        others = {start: found | {"errors": dict.fromkeys(errors, worst)} for start in STARTS[1:]}
+        return found | ({"starts": others} if METHODS[method].scaled else {})
+
+    for worst, wanted in ((0.5, CONFIRMED), (1e-12, DEPENDS)):
+        results = filled("fig-tolerance", lambda *key, worst=worst: data(*key, worst))
+        assert judge(claim("fig-tolerance", 33), results).verdict == wanted
+    cell = {"N": 50, "d": 50, "s": 10, "matrix": 0}
+    found = curve(gaussian_task(cell, Context(True)), cell, "PG (n)", Context(True))
+    assert set(found["starts"]) == set(STARTS[1:])
+    assert found["starts"]["rand"]["errors"]["0.1"] > found["errors"]["0.001"]
 
 
 # In print.
