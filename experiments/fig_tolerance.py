@@ -7,8 +7,8 @@ from .tolerance import METHODS, curve, extremes, figure, gaussian_task, loosest,
 PROSE = """{count} Gaussian 50 x 50 matrices, 10 components; (n) judges W, (o) judges H. PG and ZeroFPR
 start from an orthonormal W, on (n) and (o) from the two others as well, and have the iteration limits
 of ProximalAlgorithms.jl (10000 and 1000), hollow in the figure where these came first. At 1e-3 the
-methods leave errors between {least:.0e} and {most:.0e}: a tolerance means something else for each, so that
-times at one tolerance do not compare them."""
+methods leave errors between {least:.0e} and {most:.0e}: a tolerance means something else for each,
+so that times at one tolerance do not compare them."""
 
 EXPERIMENT = Experiment(
     name="fig-tolerance",

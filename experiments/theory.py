@@ -3,9 +3,10 @@
 from .engine import Claim, Experiment
 from .theory_checks import CHECKS, STEPS, measure, problem, summary, tables, to_rounding
 
-PROSE = """The paper's theorems on {count} random matrices of {N} x {d}, {s} components: the formulas of
-the paper written out with NumPy beside the library's functions, solutions by {steps} steps of DCA from
-random starts. An error is relative to the optimum, or the sine of an angle between subspaces."""
+PROSE = """The paper's theorems on {count} random matrices of {N} x {d} with singular values that fall by
+a fifth each, {s} components: the formulas of the paper written out with NumPy beside the library's
+functions, solutions by {steps} steps of DCA from random starts. An error is relative to the optimum,
+or the sine of an angle between subspaces."""
 
 EXPERIMENT = Experiment(
     name="theory",

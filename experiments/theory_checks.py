@@ -31,9 +31,10 @@ ROUNDING = 1e-8
 
 
 def problem(cell: Cell, context: Context) -> tuple[np.ndarray, int, int]:
-    """A Gaussian matrix with columns of falling size, the number of components, a seed."""
-    X = np.random.default_rng(cell["problem"]).standard_normal((cell["N"], cell["d"]))
-    return X * 0.8 ** np.arange(cell["d"]), cell["s"], cell["problem"]
+    """A matrix with singular values 10, 8, 6.4, ..., the number of components, a seed."""
+    rng, N, d = np.random.default_rng(cell["problem"]), cell["N"], cell["d"]
+    U, V = (np.linalg.qr(rng.standard_normal((n, min(N, d))))[0] for n in (N, d))
+    return (U * 10 * 0.8 ** np.arange(min(N, d))) @ V.T, cell["s"], cell["problem"]
 
 
 def limit(problem: DCProblem, s: int, seed: int) -> np.ndarray:
