@@ -1,21 +1,72 @@
-"""How claims are checked: verdicts, and comparisons of times under the protocol and at equal accuracy."""
+"""How claims are checked: verdicts over all starts, and comparisons of times.
+
+A check is a function of results, and is asked four times: with the times of each start of PG and ZeroFPR,
+and with the published numbers in the place of ours.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from .engine import Cell, Results
+from .engine import STARTS, Cell, Claim, NotInPrintError, Results
 from .timing_tables import PAPER, WHERE, number, seconds
 
 CONFIRMED = "confirmed"
 ONLY = "confirmed only under its stopping test"
+PART = "confirmed in part"
+DEPENDS = "depends on the start"
 NOT = "not confirmed"
+UNDECIDED = "undecided"
 UNCHECKED = "not checked by a run"
+
+#: Every verdict, in the order of the page.
+VERDICTS = (CONFIRMED, ONLY, PART, DEPENDS, NOT, UNDECIDED, UNCHECKED)
 
 Check = Callable[[Results], tuple[str, str]]
 Times = Callable[[str, Cell], float]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A claim, its verdict over all starts, the numbers, and whether it holds in print, if known."""
+
+    claim: Claim
+    verdict: str
+    number: str
+    in_print: bool | None
+
+
+def judge(claim: Claim, results: Results) -> Judgement:
+    """The verdict that every start gives; where they differ, that it depends on the start."""
+    found = {start: claim.check(results.from_start(start)) for start in STARTS}
+    given: dict[str, list[str]] = {}
+    for start, (kind, _) in found.items():
+        given.setdefault(kind, []).append(start)
+    first = found[STARTS[0]][1]
+    others = ((start, _differing(first, text)) for start, (_, text) in found.items())
+    number = ". ".join([first, *(f"From {start}: {text}" for start, text in others if text)])
+    if len(given) == 1:
+        return Judgement(claim, found[STARTS[0]][0], number, holds_in_print(claim, results))
+    told = "; ".join(f"{kind} from {' and '.join(starts)}" for kind, starts in given.items())
+    return Judgement(claim, DEPENDS, f"{told}. {number}", holds_in_print(claim, results))
+
+
+def _differing(first: str, other: str) -> str:
+    """The parts, between semicolons, in which a text differs from the first."""
+    known = first.split("; ")
+    return "; ".join(part for part in other.split("; ") if part not in known)
+
+
+def holds_in_print(claim: Claim, results: Results) -> bool | None:
+    """The same check on the published numbers; None where these are not enough for it."""
+    try:
+        kind = claim.check(results.as_printed())[0]
+    except NotInPrintError:
+        return None
+    return None if kind in (UNDECIDED, UNCHECKED) else kind != NOT
 
 
 def verdict(holds: bool) -> str:
@@ -45,18 +96,19 @@ def of_ratios(
 
     ``ratios(results, time)`` is asked with the times of the paper's protocol and with those to each
     target; the claim is confirmed where all of them hold. Where neither side ended nothing is known.
+    Published are the times of the protocol only.
     """
 
     def run(results: Results) -> tuple[str, str]:
         parts, kept = [], {}
-        for at in WHERE:
+        for at in (PAPER,) if results.in_print else WHERE:
             found = ratios(results, lambda m, cell, at=at: seconds(results, m, cell, at))
             known = [ratio for ratio in found if not math.isnan(ratio)]
             kept[at] = all(holds(ratio) for ratio in known) if known else None
             where = "its test" if at == PAPER else f"{float(at):.0e}"
             parts.append(f"{where}: {', '.join(_told(ratio) for ratio in found)}")
         if kept[PAPER] is None:
-            return UNCHECKED, "; ".join(parts)
+            return UNDECIDED, "; ".join(parts)
         status = CONFIRMED if False not in kept.values() else ONLY
         status = status if kept[PAPER] else NOT
         return status, "; ".join(parts)
@@ -154,8 +206,19 @@ def several(*checks: tuple[str, Check]) -> Check:
     """Named parts of one claim: the worst verdict of those that could be checked, every number."""
 
     def run(results: Results) -> tuple[str, str]:
-        found = [(name, *part(results)) for name, part in checks]
-        worst = max((v for _, v, _ in found), key=[UNCHECKED, CONFIRMED, ONLY, NOT].index)
-        return worst, ". ".join(f"{name} ({v}): {text}" for name, v, text in found)
+        found = []
+        for name, part in checks:
+            try:
+                found.append((name, *part(results)))
+            except NotInPrintError as error:
+                missing = error
+        if not found:
+            raise missing
+        worst = max((v for _, v, _ in found), key=_WORSE.index)
+        return worst, "; ".join(f"{name} ({v}): {text}" for name, v, text in found)
 
     return run
+
+
+#: From what says nothing to what says no.
+_WORSE = (UNCHECKED, UNDECIDED, CONFIRMED, PART, ONLY, NOT)

@@ -3,7 +3,7 @@
 A cell is a dict of settings; a finished (cell, method) is one line of JSON in
 ``results/reproduce/NAME/full/cells.jsonl`` (``quick`` in the place of ``full`` for reduced runs), so
 that an interrupted run goes on where it stopped. Numbers of another ``version`` of the experiment do
-not count.
+not count. ``experiments/raw.jsonl.gz`` holds the lines of the run that the page tells of.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,28 @@ import scipy
 
 PUBLISHED = Path(__file__).with_name("paper")
 
+#: Seconds that a run may take: the paper's, and those of a reduced run.
+CAP, QUICK_CAP = 5.0, 0.4
+
+#: Where PG and ZeroFPR begin. The paper does not name its start; the first is that of the timings.
+STARTS = ("orthonormal", "randn", "rand")
+
 Cell = dict[str, Any]
 
 
 class MissingDataError(Exception):
     """A data set is neither in the folder nor to be fetched; the message says what to do."""
+
+
+class NotInPrintError(KeyError):
+    """A number that a check asks for has not been published."""
+
+
+class Printed(dict[str, Any]):
+    """Published numbers in the form of measured ones."""
+
+    def __missing__(self, key: str) -> Any:
+        raise NotInPrintError(key)
 
 
 @dataclass(frozen=True)
@@ -37,13 +54,13 @@ class Context:
 
     quick: bool = False
     data: Path | None = None
-    cap: float = 5.0
+    cap: float = CAP
     repeats: int = 3
 
     @classmethod
     def of(cls, quick: bool, data: Path | None = None) -> Context:
-        """The paper's cap of 5 s and three repeats; 0.4 s and one for a reduced run."""
-        return cls(quick, data, 0.4, 1) if quick else cls(False, data)
+        """The paper's cap and three repeats; a smaller cap and one for a reduced run."""
+        return cls(quick, data, QUICK_CAP, 1) if quick else cls(False, data)
 
 
 @dataclass(frozen=True)
@@ -101,6 +118,8 @@ class Experiment:
         ``figure(results)`` gives a matplotlib Figure.
     published : str, optional
         The CSV of published numbers under experiments/paper.
+    printed : callable
+        ``printed(value, deviation)`` puts a published number into the form of a measured one.
     version : int
         Raised where old numbers no longer mean the same.
     """
@@ -121,6 +140,7 @@ class Experiment:
     remark: Callable[[Results], str] = lambda results: ""
     figure: Callable[[Results], Any] | None = None
     published: str = ""
+    printed: Callable[[str, str], dict[str, Any]] = lambda value, std: {"value": float(value)}
     version: int = 1
 
     def of(self, quick: bool) -> Sequence[Cell]:
@@ -189,6 +209,33 @@ class Results:
     records: dict[str, dict[str, Any]]
     #: another experiment's, where complete
     other: Callable[[str], Results | None] = lambda name: None
+    #: where PG and ZeroFPR began, of the times that are read
+    start: str = STARTS[0]
+    #: whether these are the published numbers
+    in_print: bool = False
+
+    def from_start(self, start: str) -> Results:
+        """The same with the times of another start."""
+        return replace(self, start=start, other=_each(self.other, lambda r: r.from_start(start)))
+
+    def as_printed(self) -> Results:
+        """The published numbers in the place of ours."""
+        records: dict[str, dict[str, Any]] = {}
+        for cell in self.cells:
+            for row in self._rows(cell):
+                key = Store.key(cell, row["method"])
+                data = records.setdefault(key, {"data": Printed()})["data"]
+                if "quantity" in row:
+                    data[row["quantity"]] = float(row["value"])
+                else:
+                    data.update(self.experiment.printed(row["value"], row["std"]))
+        other = _each(self.other, lambda r: r.as_printed())
+        return replace(self, records=records, other=other, in_print=True)
+
+    @property
+    def cap(self) -> float:
+        """Seconds that a run could take."""
+        return QUICK_CAP if self.quick else CAP
 
     @property
     def cells(self) -> Sequence[Cell]:
@@ -217,7 +264,10 @@ class Results:
 
     def __call__(self, method: str, cell: Cell) -> dict[str, Any]:
         """What was measured; KeyError where it was not."""
-        return self.records[Store.key(cell, method)]["data"]
+        key = Store.key(cell, method)
+        if self.in_print and key not in self.records:
+            raise NotInPrintError(key)
+        return self.records[key]["data"]
 
     @cached_property
     def _published(self) -> list[dict[str, str]]:
@@ -225,12 +275,29 @@ class Results:
 
     def published(self, method: str, cell: Cell, **more: Any) -> tuple[str, str] | None:
         """Value and deviation as printed, of a cell or of the one that a reduced cell stands for."""
-        cell = self.experiment.cells[list(self.cells).index(cell)] | more
-        for row in self._published:
-            shared = [key for key in cell if key in row]
-            if row["method"] == method and all(_same(row[key], cell[key]) for key in shared):
+        for row in self._rows(cell, **more):
+            if row["method"] == method:
                 return row["value"], row["std"]
         return None
+
+    def _rows(self, cell: Cell, **more: Any) -> Iterator[dict[str, str]]:
+        """The published numbers of a cell."""
+        cell = self.experiment.cells[list(self.cells).index(cell)] | more
+        for row in self._published:
+            if all(_same(row[key], cell[key]) for key in cell if key in row):
+                yield row
+
+
+def _each(
+    other: Callable[[str], Results | None], view: Callable[[Results], Results]
+) -> Callable[[str], Results | None]:
+    """Another experiment's results, seen in the same way."""
+
+    def seen(name: str) -> Results | None:
+        found = other(name)
+        return None if found is None else view(found)
+
+    return seen
 
 
 def read_published(name: str) -> list[dict[str, str]]:

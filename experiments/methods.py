@@ -19,9 +19,10 @@ from benchmarks.work import CountedMatrix, CountedOperator, Work
 from scipy.sparse.linalg import svds
 
 import dualpca
-from dualpca import DCA, ProximalGradient, ZeroFPR, formulation, optimal_value
+from dualpca import DCA, DCProblem, ProximalGradient, ZeroFPR, formulation, optimal_value
 from dualpca.solvers import Solver
 
+from .engine import STARTS
 from .gkl import KRYLOV_DIMENSION, MAX_RESTARTS, golub_kahan
 from .iterations import ITERATIONS
 
@@ -31,12 +32,13 @@ ARPACK_TOLERANCES = (1e-1, 1e-2, 1e-4, 1e-8, 0.0)
 
 @dataclass
 class Task:
-    """A matrix, the number of components, a seed, the singular values, and the work done so far."""
+    """A matrix, the number of components, a seed, the singular values, a start, and the work so far."""
 
     A: np.ndarray
     s: int
     seed: int
     sigma: np.ndarray
+    start: str = STARTS[0]
     work: Work = field(default_factory=Work)
 
     @property
@@ -70,6 +72,8 @@ class Method:
         The limit that the reference implementation has by default.
     knobs : sequence of float
         Tolerances from loose to tight, of a method without iterates.
+    scaled : bool
+        Whether its first step depends on the size of its start.
     """
 
     name: str
@@ -77,18 +81,32 @@ class Method:
     left: bool = False
     max_iter: int = 10**6
     knobs: tuple[float, ...] = ()
+    scaled: bool = False
+
+
+def begin(problem: DCProblem, s: int, seed: int, start: str) -> np.ndarray:
+    """W as a run begins: orthonormal, or independent N(0, 1) or uniform entries as they come."""
+    if start == STARTS[0]:
+        return problem.start(s, seed)
+    rng, shape = np.random.default_rng(seed), (problem.X.shape[1], s)
+    return rng.standard_normal(shape) if start == "randn" else rng.random(shape)
 
 
 def _first_order(name: str, solver: Solver, letter: str, max_iter: int) -> Method:
-    """PG or ZeroFPR, tested as the paper's experiments are: ``max|W - prox|/gamma``."""
+    """PG or ZeroFPR, tested as the paper's experiments are: ``max|W - prox|/gamma``.
+
+    The first step is 1/L0, ``L0 = ||grad f(W + 1) - grad f(W)|| / ||1||``. On (l) and (q) the gradient
+    grows as W does, so that L0 does not; on (n) and (o) it has the same size everywhere, so that a
+    larger W has a smaller L0, a longer step and a test that is passed earlier.
+    """
 
     def steps(task: Task, tol: float) -> Iterator[Step]:
         problem = formulation(letter, CountedMatrix(task.A, task.work))
-        for iterate in solver(problem, problem.start(task.s, task.seed)):
+        for iterate in solver(problem, begin(problem, task.s, task.seed, task.start)):
             assert iterate.fixed_point is not None
             yield Step(iterate.point.W, iterate.fixed_point)
 
-    return Method(name, steps, left=letter in "moq", max_iter=max_iter)
+    return Method(name, steps, letter in "moq", max_iter, scaled=letter in "no")
 
 
 def _pg(letter: str) -> Method:

@@ -67,7 +67,7 @@ def on_par(method: str, beside: str | None = None) -> Check:
     def run(results: Results) -> tuple[str, str]:
         found = differences(results, method, CLEAN)
         told = listed(found, "+.2f") + " points"
-        if beside:
+        if beside and not results.in_print:
             told += f"; {beside}: " + listed(differences(results, beside, CLEAN), "+.2f")
         return verdict(min(found) >= -noise(results)["here"]), told
 

@@ -10,30 +10,17 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from dualpca.cli.reproduce import NAMES
+
 from .engine import Context, Experiment, MissingDataError, Results, Store, pending, run
+from .raw import RAW, read_raw, write_raw
 from .report import page, write
 
 ROOT = Path(__file__).parents[1]
 
-#: Each is the module of the same name, with underscores.
-NAMES = (
-    "table-comp",
-    "fig-scaling-s",
-    "fig-scaling-d",
-    "table-high-accuracy",
-    "table-spectra",
-    "table-mnist",
-    "table-glove",
-    "table-additional",
-    "fig-tolerance",
-    "table-robust-reconstruction",
-    "table-robust-accuracy",
-    "table-pcp",
-)
-
 
 def load(name: str) -> Experiment:
-    """The experiment of a name."""
+    """The experiment of a name: that of the module with underscores in the place of hyphens."""
     return import_module(f"{__package__}.{name.replace('-', '_')}").EXPERIMENT
 
 
@@ -57,8 +44,8 @@ def reproduce(
 ) -> bool:
     """Run the experiments named, "all" for all; whether every one that was named itself has run.
 
-    An experiment whose data are missing is passed over with a message. ``docs`` writes
-    docs/reproduction.md from everything that is stored in full.
+    An experiment whose data are missing is passed over with a message. ``docs`` writes the raw results
+    and docs/reproduction.md from everything that is stored in full.
     """
     console = console or Console()
     context = Context.of(quick, data)
@@ -80,9 +67,24 @@ def reproduce(
         told = f"{name}: {time.perf_counter() - begun:.0f} s, {path}"
         console.print(told, markup=False, soft_wrap=True)
     if docs:
-        everything = [(load(name), stored(name, root, False)) for name in NAMES]
-        console.print(f"wrote {page(everything, ROOT / 'docs', Context().repeats)}", soft_wrap=True)
+        there = [stored(name, root, False) for name in NAMES]
+        path = write_raw([results for results in there if results is not None], ROOT / RAW)
+        console.print(f"wrote {path}", markup=False, soft_wrap=True)
+        from_raw(console)
     return ok
+
+
+def from_raw(console: Console | None = None) -> Path:
+    """Write docs/reproduction.md and its figures from the raw results, without a run."""
+    path = page(kept(), ROOT / "docs", Context().repeats)
+    (console or Console()).print(f"wrote {path}", markup=False, soft_wrap=True)
+    return path
+
+
+def kept() -> list[tuple[Experiment, Results | None]]:
+    """Every experiment with its raw results."""
+    found = read_raw(ROOT / RAW, load)
+    return [(load(name), found(name)) for name in NAMES]
 
 
 def _run(experiment: Experiment, store: Store, context: Context, console: Console) -> None:

@@ -11,15 +11,48 @@ import typer
 
 from .run import BUG, INTERRUPTED, OK, RefusedError
 
+#: The experiments of the paper, in the order of the page.
+NAMES = (
+    "theory",
+    "table-comp",
+    "fig-scaling-s",
+    "fig-scaling-d",
+    "table-high-accuracy",
+    "table-spectra",
+    "table-mnist",
+    "table-glove",
+    "table-additional",
+    "fig-tolerance",
+    "table-robust-reconstruction",
+    "table-robust-accuracy",
+    "table-pcp",
+)
+
 
 def reproduce(
     names: Annotated[
-        list[str], typer.Argument(metavar="NAME...", help="Experiments of the paper, or all.")
+        list[str],
+        typer.Argument(
+            metavar="NAME...", help=f"Experiments of the paper: {', '.join(NAMES)}; or all."
+        ),
     ],
     quick: Annotated[
-        bool, typer.Option("--quick", help="Reduced sizes, no data sets needed.")
+        bool,
+        typer.Option(
+            "--quick",
+            help="Reduced sizes, one run of at most 0.4 s where the paper has 5 s, no data sets needed.",
+        ),
     ] = False,
-    docs: Annotated[bool, typer.Option("--docs", help="Write docs/reproduction.md.")] = False,
+    docs: Annotated[
+        bool,
+        typer.Option("--docs", help="Write the raw results and, from these, docs/reproduction.md."),
+    ] = False,
+    from_raw: Annotated[
+        bool,
+        typer.Option(
+            "--from-raw", help="Write docs/reproduction.md from the raw results, without a run."
+        ),
+    ] = False,
     data: Annotated[
         Path | None, typer.Option(help="Folder of data sets; DUALPCA_DATA by default.")
     ] = None,
@@ -40,12 +73,23 @@ def reproduce(
         raise RefusedError(
             f"--data {data} is not a folder; give one with mnist.npz and glove50_100k.npz"
         )
-    experiments = _experiments()
     for name in names:
-        if name not in ("all", *experiments.NAMES):
+        if name not in ("all", *NAMES):
+            raise RefusedError(f"no experiment {name!r}; choose from {', '.join(NAMES)}, all")
+    if from_raw and (names != ["all"] or quick or fresh):
+        raise RefusedError(
+            "--from-raw runs nothing and writes the page of all experiments; "
+            "use 'dualpca reproduce all --from-raw'"
+        )
+    experiments = _experiments()
+    if from_raw:
+        raw = experiments.ROOT / experiments.RAW
+        if not raw.is_file():
             raise RefusedError(
-                f"no experiment {name!r}; choose from {', '.join(experiments.NAMES)}, all"
+                f"--from-raw found no {raw}; 'dualpca reproduce all --docs' writes it"
             )
+        experiments.from_raw()
+        return OK
     options = {"quick": quick, "docs": docs, "data": data, "results": results, "fresh": fresh}
     try:
         ok = experiments.reproduce(names, **options)
