@@ -273,3 +273,14 @@ def _sparse_moments(block: Any, weights: Array | None) -> tuple[Array, float]:
             else weights[block.indices]
         )
         return as_float64(block).T @ as_float64(weights), float((entry_weights * data) @ data)
+
+
+def float_type(dtype: Any) -> np.dtype:
+    """float32 and float64 in the machine's byte order; float64 for other real numbers."""
+    dtype = np.dtype(dtype)
+    if dtype.kind not in "biuf":
+        raise ValueError(
+            f"the data has dtype {dtype}; real numbers are needed: convert it, or leave out what "
+            "is no number"
+        )
+    return np.dtype(dtype.name if dtype.name in ("float32", "float64") else "float64")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ._blocks import compressed
+from ._blocks import compressed, float_type
 from .grid import gaps, rows_of
 from .maps import extent, map_of, touch
 from .pandas_index import index_of
@@ -25,17 +25,6 @@ BLOCK = 32 * 2**20
 
 #: Rows that are sought one by one in a file without chunks are read in pieces of this size.
 _PIECE = 2**18
-
-
-def float_type(dtype: Any) -> np.dtype:
-    """float32 and float64 in the machine's byte order; float64 for other real numbers."""
-    dtype = np.dtype(dtype)
-    if dtype.kind not in "biuf":
-        raise ValueError(
-            f"the data has dtype {dtype}; real numbers are needed: convert it, or leave out what "
-            "is no number"
-        )
-    return np.dtype(dtype.name if dtype.name in ("float32", "float64") else "float64")
 
 
 class Source(ABC):
