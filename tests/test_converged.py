@@ -103,7 +103,7 @@ def test_a_threshold_above_all_eigenvalues_leaves_nothing():
 
 @pytest.mark.parametrize("letter", ["k", "p", "m"])
 def test_simultaneous_iteration_refuses_a_scale_it_cannot_find(letter):
-    with pytest.raises(ValueError, match=r"simultaneous iteration finds the span.*solver='dca'"):
+    with pytest.raises(ValueError, match=r"simultaneous iteration finds a span.*solver='dca'"):
         solve(formulation(letter, data((20, 5))), "simultaneous", s=2)
 
 

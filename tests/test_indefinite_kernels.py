@@ -193,7 +193,7 @@ def test_kernels_that_are_positive_semidefinite_are_not_looked_at(monkeypatch, o
         {"kernel": "precomputed"},
         {"kernel": lambda x, y: x @ y},
     ],
-    ids=str,
+    ids=["sigmoid", "negative shift", "broken degree", "not centred", "precomputed", "function"],
 )
 def test_other_kernels_are_looked_at(options):
     assert not _definite.definite_by_name(KernelPCA(**options))

@@ -187,7 +187,8 @@ def test_solve_takes_a_seed_or_a_generator(solver):
     rows = benign(360, 48)[0]
 
     def run(state):
-        return solve(formulation("m", rows), solver, s=2, tol=1e-6, random_state=state).W
+        problem, options = formulation("m", rows), {"tol": 1e-6, "stop": "span"}
+        return solve(problem, solver, s=2, random_state=state, **options).W
 
     assert_array_equal(run(4), run(4))
     assert_array_equal(run(4), run(np.random.default_rng(4)))

@@ -209,7 +209,10 @@ def test_deterministic_given_random_state(solver):
         ({"s": 2, "tol": -1.0}, "tol=-1.0 must be"),
         ({"s": 2, "tol": float("nan")}, "tol=nan must be"),
         ({"s": 2, "max_iter": 0}, "max_iter=0 must be at least 1"),
-        ({"s": 2, "stop": "never"}, "stop='never' is unknown; choose 'residual' or 'paper'"),
+        (
+            {"s": 2, "stop": "never"},
+            "stop='never' is unknown; choose 'residual', 'span' or 'paper'",
+        ),
         ({"s": 2, "solver": "newton"}, "solver='newton' is unknown; choose one of dca"),
         ({"s": 2, "stop": "paper"}, "stop='paper' needs a proximal step"),
         ({"W0": np.ones((7, 2))}, "W0 has 7 rows where the problem's variable has 30"),

@@ -10,16 +10,17 @@ from typing import Any
 from sklearn.exceptions import ConvergenceWarning
 
 from ..formulations import formulation as make_formulation
-from ..linalg import Array, namespace, to_numpy
+from ..linalg import Array, namespace, orthonormalize, to_numpy
 from ..operators import Operator
 from ..problem import DCProblem
 from ..progress import stopped
-from ..solvers import SOLVERS, Ritz, rayleigh_ritz, solve
+from ..solvers import SOLVERS, Ritz, solve
 from ..solvers.base import TINY as TINY
 from ..solvers.certificate import Certificate
 from ..solvers.complement import certify
 from ..solvers.direct import by_gram, by_lapack
 from ..solvers.krylov import block_of
+from ..solvers.ritz import ritz_pairs
 from ..solvers.solve import as_solver, outside
 from ..solvers.truncated import by_chebyshev, by_krylov, mixed_scale
 from ._plan import costs, plan, sweeping
@@ -110,15 +111,21 @@ def leading_subspace(
     else:
         problem = as_problem(formulation, X if rows is None else rows)
     result = solve_quietly(
-        problem, as_solver(solver), s=s, tol=tol, max_iter=max_iter, random_state=seed
+        problem,
+        as_solver(solver),
+        s=s,
+        tol=tol,
+        max_iter=max_iter,
+        stop="span",
+        random_state=seed,
     )
     W, operator = tested(problem, result.W)
     W = X.rmatmul(W) if operator is X.T else W
-    ritz = rayleigh_ritz(X, _pad(W, s))
+    ritz, image = ritz_pairs(X, orthonormalize(_pad(W, s)))
     warn_above(ritz.residual, tol, name, max_iter)
     columns = block_of(ritz.V)
-    certificate = certify(X, ritz.V, s, tol=tol, energy=energy, columns=columns, seed=seed)
-    return Subspace(ritz, certificate, f"{name}: {why}", result.iterations)
+    certificate = certify(X, ritz, image, s, tol=tol, energy=energy, columns=columns, seed=seed)
+    return Subspace(ritz.signed(), certificate, f"{name}: {why}", result.iterations)
 
 
 def principal_axes(

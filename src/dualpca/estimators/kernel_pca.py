@@ -65,6 +65,7 @@ class KernelPCA(
         :class:`dualpca.PCA`.
     formulation : str, callable or None
         The formulation of the paper to solve; its dual needs only K where G is unitarily invariant.
+        Only the span of its solution is used: scores and eigenvalues are those of plain kernel PCA.
     tol, max_iter, random_state, verbose
         As in :class:`dualpca.PCA`; the residual is that of the centred K.
     remove_zero_eig : bool

@@ -59,7 +59,7 @@ class PCA(FollowedMixin, ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseE
     formulation : str, callable or None
         The formulation of the paper to solve, by letter (see :data:`dualpca.FORMULATIONS`), or a
         function that makes a :class:`dualpca.DCProblem` of an operator. Every letter of PCA gives the
-        same components; None leaves the choice to the solver.
+        same components, as only the span of its solution is used; None leaves the choice to the solver.
     tol : float
         The relative residual ``||C V - V Theta||_F / ||C V||_F`` to reach, C being the covariance:
         the same for every solver and formulation. 1e-4 leaves 1e-8 to 1e-7 of the variance; single
@@ -85,9 +85,9 @@ class PCA(FollowedMixin, ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseE
         The relative residual that was reached, with what rounding may hide included; after
         :meth:`partial_fit` that of all rows seen, or an upper bound on it.
     variance_shortfall_ : float
-        An upper bound on the relative shortfall in captured variance, ``1 - captured/optimum``, from
-        the residuals and the Ritz values beyond ``n_components`` (see
-        :func:`dualpca.solvers.certificate.shortfall_bound` for the theorem and what it assumes).
+        An upper bound on the relative shortfall in captured variance, ``1 - captured/optimum``, also
+        where singular values repeat; it fails with probability 1e-6 at most (see
+        :class:`dualpca.solvers.certificate.Certificate`).
     n_iter_, n_passes_ : int
         Iterations, and readings of the data after validation.
     convergence_ : list of (int, float)

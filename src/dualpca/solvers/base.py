@@ -66,7 +66,7 @@ class Point:
         of the relative Fenchel gap if that is larger. Where G or F tell columns of the same span apart,
         as those of sparse PCA do, the relative length ``||dG*(Z) - W||_F / ||W||_F`` of a step of DCA.
         """
-        span = self._span_residual
+        span = self.span_residual
         return span if self.problem.G.known_by_span else float(max(span, math.sqrt(self.gap)))
 
     @cached_property
@@ -87,7 +87,8 @@ class Point:
         return min(gap / max(abs(terms[0] - self.F), gap), 1.0) if gap > 0 else 0.0
 
     @cached_property
-    def _span_residual(self) -> float:
+    def span_residual(self) -> float:
+        """The residual as far as the span of W goes, whatever G is."""
         problem = self.problem
         if not (problem.G.rotation_invariant and problem.F.rotation_invariant):
             step = problem.G.conjugate.subgradient(self.Z)

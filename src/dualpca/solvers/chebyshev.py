@@ -94,23 +94,22 @@ class Chebyshev:
         """
         like = A.asarray(np.zeros((1, 1)))
         with A.alone(), matmul_precision(like, "ieee"):
-            ritz, steps, done = self._run(A, s, tol, seed, A if fast is None else fast, like)
+            ritz, image, steps, done = self._run(A, s, tol, seed, A if fast is None else fast, like)
             theta, r = _numbers(ritz)
             known = {"energy": energy, "floor": unseen(like.dtype)}
             certificate = Certificate.of_norms(theta, r, **known)
             if done and certificate.shortfall(s) > tol:
-                columns = block_of(like)
-                before = A.passes
+                columns, before = block_of(like), A.passes
                 certificate = certify(
-                    A, ritz.V, s, tol=tol, energy=energy, columns=columns, seed=seed + 1
+                    A, ritz, image, s, tol=tol, energy=energy, columns=columns, seed=seed + 1
                 )
                 steps += A.passes - before
-        return Filtered(ritz, s, steps, certificate)
+        return Filtered(ritz.signed(), s, steps, certificate)
 
     def _run(
         self, A: Operator, s: int, tol: float, seed: int, fast: Operator, probe: Array
-    ) -> tuple[Ritz, int, bool]:
-        """Ritz pairs, the passes they took, and whether they meet ``tol``."""
+    ) -> tuple[Ritz, Array, int, bool]:
+        """Ritz pairs, their images, the passes they took, and whether they meet ``tol``."""
         n, width = A.shape[1], columns(s, A.shape[1])
         what = f"4 blocks of {width:,} vectors of {n:,} numbers, for {s:,} components,"
         ensure(4 * n * width * itemsize(probe), what, "ask for fewer components", probe)
@@ -124,7 +123,7 @@ class Chebyshev:
             steps += 1
             theta, r = _numbers(ritz)
             if not theta[0] > 0:
-                return ritz.signed(), steps, True
+                return ritz, image, steps, True
             cut = max(float(theta[-1]), eps * float(theta[0]))
             if _growth(theta[s - 1] / cut) < CLUSTER:
                 cut /= 2
@@ -134,18 +133,18 @@ class Chebyshev:
             out = progress.reached("chebyshev", residual, tol, A.passes) or out
             P = image * (2 / cut) - ritz.V  # of degree 1, whose pass is done
             if X is A:
-                final = ritz
+                final = ritz, image
             elif stalled or out or residual <= 0.7 * tol * math.cosh(growth):
                 kept = min(n, 16 * math.ceil((s + 8) / 16))
-                final = ritz_pairs(A, orthonormalize(A.asarray(P[:, :kept])))[0]
+                final = ritz_pairs(A, orthonormalize(A.asarray(P[:, :kept])))
                 steps += 1
             else:
                 final = None
             if final is not None:
-                final, reached, floor = _with_rounding(A, final, s, ROUNDING * eps)
+                measured, reached, floor = _with_rounding(A, final[0], s, ROUNDING * eps)
                 done = reached <= max(tol, floor)
                 if done or out:
-                    return final.signed(), steps, done
+                    return measured, final[1], steps, done
                 if fast is not A and reached > 0.5 * last:
                     P, fast, most, before = A.asarray(P), A, FIRST, math.inf  # its rounding shows
                     sure = True

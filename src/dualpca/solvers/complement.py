@@ -12,6 +12,7 @@ from ..linalg import Array
 from ..operators import Operator
 from .certificate import FAILURE, Certificate, ceiling_of, unseen
 from .relation import ROUNDING, Relation
+from .ritz import Ritz
 
 __all__ = ["Look", "certify", "easiest", "look_beyond"]
 
@@ -105,15 +106,20 @@ def easiest(theta: np.ndarray, K: np.ndarray, s: int, sizes: list[int], tol: flo
 
 
 def certify(
-    A: Operator, V: Array, s: int, *, tol: float, energy: float, columns: int, seed: int
+    A: Operator,
+    ritz: Ritz,
+    image: Array,
+    s: int,
+    *,
+    tol: float,
+    energy: float,
+    columns: int,
+    seed: int,
 ) -> Certificate:
-    """The certificate of an orthonormal V that came without a relation: one pass, and the look."""
+    """The certificate of the first s Ritz vectors, of which ``image = A^T A V`` is known."""
     with A.alone(), progress.phase("certificate"):
-        width = min(A.shape[1], V.shape[1] + (PATIENCE + 1) * columns)
-        relation = Relation(A, V, width, np.random.default_rng(seed))
-        relation.expand()
-        theta, S, _ = relation.ritz()
-        relation.restart(theta, S)
+        width = min(A.shape[1], ritz.V.shape[1] + (PATIENCE + 1) * columns)
+        relation = Relation.of_ritz(A, ritz, image, width, np.random.default_rng(seed))
         look = look_beyond(
             relation,
             s,

@@ -9,6 +9,8 @@ from array_api_compat import device
 
 from ..linalg import Array, column_norms, namespace, norm, to_numpy
 from ..operators import Operator
+from .base import TINY
+from .ritz import Ritz
 
 __all__ = ["Relation"]
 
@@ -27,6 +29,29 @@ class Relation:
     """
 
     def __init__(self, A: Operator, start: Array, width: int, rng: np.random.Generator) -> None:
+        self._allocate(A, start, width, rng)
+        self.Q = self._orthonormal(start, norm(start))[0]
+        self.K = np.zeros((self.Q.shape[1], 0))
+        self.lost = 0.0  # a start may be cut
+
+    @classmethod
+    def of_ritz(
+        cls, A: Operator, ritz: Ritz, image: Array, width: int, rng: np.random.Generator
+    ) -> Relation:
+        """The relation of Ritz vectors V with ``image = C V``, without a pass; Q is left out."""
+        relation = cls.__new__(cls)
+        relation._allocate(A, ritz.V, width, rng)
+        xp, theta = relation.xp, to_numpy(ritz.theta).astype(np.float64)
+        size = max(float(theta[0]), TINY)  # squares stay in range
+        R = xp.astype(image / size - ritz.V * (ritz.theta / size)[None, :], xp.float64, copy=False)
+        values, S = np.linalg.eigh(to_numpy(R.T @ R))
+        relation.m = len(theta)
+        relation.V[:, : relation.m] = ritz.V
+        relation.T[: relation.m, : relation.m] = np.diag(theta)
+        relation.K = size * np.sqrt(np.clip(values, 0.0, None))[:, None] * S.T
+        return relation
+
+    def _allocate(self, A: Operator, start: Array, width: int, rng: np.random.Generator) -> None:
         self.A, self.rng, self.n = A, rng, A.shape[1]
         self.xp = namespace(start)
         self.eps = float(self.xp.finfo(start.dtype).eps)
@@ -36,10 +61,7 @@ class Relation:
         self.m = 0
         self.recent = 0  # C maps V[:, recent:] to what was not yet coupled to V[:, :recent]
         self.steps = 0
-        self.lost = 0.0
-        self.Q = self._orthonormal(start, norm(start))[0]
-        self.K = np.zeros((self.Q.shape[1], 0))
-        self.lost = 0.0  # what images were cut by, in the Frobenius norm; a start may be cut
+        self.lost = 0.0  # what images were cut by, in the Frobenius norm
 
     @property
     def complete(self) -> bool:

@@ -122,9 +122,9 @@ def solve(
         objective, must be too. In sparse PCA it is the relative length of a step of DCA.
     max_iter : int
         Give up, with a ConvergenceWarning, after so many iterations.
-    stop : {"residual", "paper"}
-        "paper" stops as the paper's experiments do, when ``max|W - prox|/gamma <= tol``; that depends
-        on the step, the scale and the formulation.
+    stop : {"residual", "span", "paper"}
+        "span" leaves out the Fenchel gap. "paper" stops as the paper's experiments do, when
+        ``max|W - prox|/gamma <= tol``; that depends on the step, the scale and the formulation.
     random_state : int, Generator or None
         The seed of the random start.
     trace : bool
@@ -155,11 +155,10 @@ def solve(
     _check(problem, W0, s, tol, max_iter, stop)
     solver = as_solver(solver)
     name = type(solver).__name__
-    if isinstance(solver, SimultaneousIteration) and not problem.G.known_by_span:
-        message = (
-            f"simultaneous iteration finds the span of W, and G={problem.G!r} asks for its scale"
-        )
-        raise ValueError(f"{message}; use solver='dca', which spans the same subspaces")
+    if isinstance(solver, SimultaneousIteration) and stop != "span":
+        if not problem.G.known_by_span:
+            message = f"simultaneous iteration finds a span, and G={problem.G!r} asks for more"
+            raise ValueError(f"{message}; use solver='dca', or stop='span' for the span alone")
     begun_at_random = W0 is None
     if W0 is None:
         assert s is not None
@@ -183,7 +182,7 @@ def solve(
     given: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "stop": stop}
     given |= {"trace": trace, "callback": callback, "verbose": verbose}
     # A step of one's own has the scale of the data, and so has what the paper stops at.
-    free = stop == "residual" and getattr(solver, "gamma", None) is None and problem.homogeneous
+    free = stop != "paper" and getattr(solver, "gamma", None) is None and problem.homogeneous
     passes = problem.X.passes
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # the numbers are looked at
         try:
@@ -250,12 +249,12 @@ def _iterate(
     converged = stopped = False
     with printing(name, verbose):
         for iteration, iterate in enumerate(solver(problem, W0), start=1):
-            size = iterate.point.residual if stop == "residual" else iterate.fixed_point
+            size = iterate.fixed_point if stop == "paper" else _residual(iterate, stop)
             if size is None:
                 raise ValueError(f"stop='paper' needs a proximal step, which {solver!r} has not")
             converged = size <= tol
             # F is known where the residual is; of rows it is infinite also where rounding says so.
-            known = stop == "residual" and problem.homogeneous
+            known = stop != "paper" and problem.homogeneous
             value = abs(iterate.point.F) if known else least
             if not (math.isfinite(size) and least <= value < math.inf):
                 raise OverflowError(f"F(XW) is {value} and the residual {size}")
@@ -265,22 +264,20 @@ def _iterate(
                     iteration,
                     problem.X.passes - passes,
                     time.perf_counter() - begun,
-                    iterate.point.residual if trace or stop == "residual" else None,
+                    _residual(iterate, stop) if trace or stop != "paper" else None,
                     iterate.fixed_point,
                     iterate.point.objective if trace else None,
                 )
                 records.append(record)
                 stopped = (callback is not None and callback(record) is True) or stopped
-            if stop == "residual" and (
-                best is None or iterate.point.residual < best.point.residual
-            ):
+            if stop != "paper" and (best is None or size < _residual(best, stop)):
                 best = iterate
             if converged or stopped or iteration >= max_iter:
                 break
     used = problem.X.passes - passes
     # Below what rounding allows, iterates wander: the best of them is the answer.
     iterate = best or iterate
-    residual = iterate.point.residual
+    residual = _residual(iterate, stop)
     if not (converged or stopped):
         warnings.warn(
             f"{name} stopped at max_iter={max_iter} with a residual of "
@@ -298,6 +295,10 @@ def _iterate(
         problem,
         stopped,
     )
+
+
+def _residual(iterate: Iterate, stop: str) -> float:
+    return iterate.point.span_residual if stop == "span" else iterate.point.residual
 
 
 def _least(X: Operator) -> float:
@@ -336,8 +337,8 @@ def _check(
         raise ValueError(f"tol={tol} must be a number >= 0, such as 1e-4")
     if max_iter < 1:
         raise ValueError(f"max_iter={max_iter} must be at least 1")
-    if stop not in ("residual", "paper"):
-        raise ValueError(f"stop={stop!r} is unknown; choose 'residual' or 'paper'")
+    if stop not in ("residual", "span", "paper"):
+        raise ValueError(f"stop={stop!r} is unknown; choose 'residual', 'span' or 'paper'")
 
 
 def outside() -> int:
