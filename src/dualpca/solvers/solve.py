@@ -155,10 +155,9 @@ def solve(
     _check(problem, W0, s, tol, max_iter, stop)
     solver = as_solver(solver)
     name = type(solver).__name__
-    if isinstance(solver, SimultaneousIteration) and stop != "span":
-        if not problem.G.known_by_span:
-            message = f"simultaneous iteration finds a span, and G={problem.G!r} asks for more"
-            raise ValueError(f"{message}; use solver='dca', or stop='span' for the span alone")
+    if isinstance(solver, SimultaneousIteration) and stop != "span" and not problem.G.known_by_span:
+        message = f"simultaneous iteration finds a span, and G={problem.G!r} asks for more"
+        raise ValueError(f"{message}; use solver='dca', or stop='span' for the span alone")
     begun_at_random = W0 is None
     if W0 is None:
         assert s is not None
