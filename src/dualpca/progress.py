@@ -23,7 +23,8 @@ __all__ = ["Listener", "Printer", "Step", "listening", "seconds_left"]
 class Step:
     """One iteration that was tested.
 
-    ``phase`` is "" in the main iterations, else what they serve: "start", "refit", "certificate".
+    ``phase`` is "" in the main iterations, else what they serve: "start", "refit", "certificate". The
+    ``residual`` of a certificate is the relative shortfall in captured variance that it bounds so far.
     ``passes`` are those over the data so far, or iterations where the data is not read in them.
     """
 

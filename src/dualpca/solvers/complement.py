@@ -48,16 +48,15 @@ def look_beyond(
 
     The look ends as soon as the certified shortfall is at most ``tol``, or after ``max_steps`` passes.
     While ``searching`` it also ends where it finds variance that the s Ritz vectors miss. V keeps its
-    columns; T, Q and K are used up.
+    columns; T, Q and K are used up. Listeners are told of the shortfall, not of a residual.
     """
     k, eps = relation.m, relation.eps
     theta = np.diagonal(relation.T)[:k].copy()
     captured, rounding = float(theta[:s].sum()), ROUNDING * eps * max(float(theta[0]), 0.0)
     K = np.vstack([relation.K, math.hypot(rounding, relation.lost) * np.eye(k)])
     floor = unseen(relation.V.dtype)
-    energy += floor * (
-        energy + relation.A.offset
-    )  # a sum of squares, before the mean was taken out
+    # The energy is a sum of squares, from which that of the mean was subtracted.
+    energy += floor * (energy + relation.A.offset)
     known = Certificate(theta, K, math.inf, energy, floor)
     if relation.complete:
         return Look(Certificate(theta, K[:0], 0.0, energy, floor), None)
@@ -87,7 +86,8 @@ def look_beyond(
         bounds.append(bound)
         if math.isfinite(bounds[-STALLED]) and bound > 0.9 * bounds[-STALLED]:
             break
-        if progress.reached("krylov", bound, tol, relation.A.passes):
+        told = math.isfinite(bound)
+        if told and progress.reached("krylov", bound, tol, relation.A.passes):
             break
     return Look(best, None)
 

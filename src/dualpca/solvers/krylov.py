@@ -15,7 +15,7 @@ import numpy as np
 from .._memory import SMALL, available, ensure, itemsize
 from ..linalg import Array, on_gpu
 from ..operators import Operator
-from ..progress import reached
+from ..progress import phase, reached
 from .certificate import FAILURE, Certificate
 from .complement import PATIENCE, easiest, look_beyond
 from .relation import ROUNDING, Relation
@@ -109,15 +109,16 @@ class Krylov:
                 basis, failure = run.relation, failure / 2
                 run.keep(solved)
                 rest = basis.Q, basis.K[:, :s]
-                look = look_beyond(
-                    basis,
-                    s,
-                    tol=tol,
-                    energy=energy,
-                    columns=min(run.b, block_of(basis.V)),
-                    max_steps=self._patience(solved, steps + basis.steps),
-                    failure=failure,
-                )
+                with phase("certificate"):
+                    look = look_beyond(
+                        basis,
+                        s,
+                        tol=tol,
+                        energy=energy,
+                        columns=min(run.b, block_of(basis.V)),
+                        max_steps=self._patience(solved, steps + basis.steps),
+                        failure=failure,
+                    )
                 steps += basis.steps
                 V = basis.xp.asarray(basis.V[:, :s], copy=True)
                 if look.missed is None:
