@@ -84,7 +84,7 @@ robust-race: install ## robust PCA beside its peers, about an hour; rrcov where 
 	-$(BIN)/python -m pip install -q --no-deps "robpy>=0.0.6"
 	$(BIN)/python -m experiments.robust_peers $(ARGS)
 
-reproduce: install ## the paper's tables and figures, 35 minutes alone on the machine; ARGS="--quick" or "--docs"
+reproduce: install ## the paper's tables and figures, 40 minutes alone on the machine; ARGS="--quick" or "--docs"
 	$(BIN)/dualpca reproduce all $(ARGS)
 
 docs: install ## build the site, gallery included, in docs/_build/html; no warning is let through
