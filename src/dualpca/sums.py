@@ -21,8 +21,22 @@ def _check_positive(name: str, value: Any) -> None:
         raise ValueError(f"{name}={value} is out of range; choose 0 < {name} < inf")
 
 
+class _Derived(Function):
+    """A function made of another one, f, with the same invariances."""
+
+    f: Function
+
+    @property
+    def unitarily_invariant(self) -> bool:
+        return self.f.unitarily_invariant
+
+    @property
+    def rotation_invariant(self) -> bool:
+        return self.f.rotation_invariant
+
+
 @dataclass(frozen=True)
-class Scaled(Function):
+class Scaled(_Derived):
     """``c f(W)``, c > 0; the conjugate is ``c f*(Z/c)``.
 
     With ``inside`` it is ``c f(W/c)``, whose conjugate is ``c f*(Z)``.
@@ -34,14 +48,6 @@ class Scaled(Function):
 
     def __post_init__(self) -> None:
         _check_positive("c", self.c)
-
-    @property
-    def unitarily_invariant(self) -> bool:
-        return self.f.unitarily_invariant
-
-    @property
-    def rotation_invariant(self) -> bool:
-        return self.f.rotation_invariant
 
     @property
     def one_pass(self) -> bool:
@@ -78,7 +84,7 @@ class Scaled(Function):
 
 
 @dataclass(frozen=True)
-class PlusSquare(Function):
+class PlusSquare(_Derived):
     """``f(W) + c/2 ||W||_F^2``, c > 0; the conjugate is the Moreau envelope of f*.
 
     ``Spectral(PlusSquare(Power(4), c))`` in the place of G of (k) subtracts c from the eigenvalues of
@@ -106,14 +112,6 @@ class PlusSquare(Function):
             )
 
     @property
-    def unitarily_invariant(self) -> bool:
-        return self.f.unitarily_invariant
-
-    @property
-    def rotation_invariant(self) -> bool:
-        return self.f.rotation_invariant
-
-    @property
     def conjugate(self) -> Envelope:
         return Envelope(self.f.conjugate, self.c)
 
@@ -129,19 +127,11 @@ class PlusSquare(Function):
 
 
 @dataclass(frozen=True)
-class Envelope(Function):
+class Envelope(_Derived):
     """``min_U f(U) + ||W - U||_F^2 / (2c)``, the Moreau envelope; the conjugate of f* + c/2 ||.||^2."""
 
     f: Function
     c: float
-
-    @property
-    def unitarily_invariant(self) -> bool:
-        return self.f.unitarily_invariant
-
-    @property
-    def rotation_invariant(self) -> bool:
-        return self.f.rotation_invariant
 
     @property
     def conjugate(self) -> PlusSquare:
