@@ -91,7 +91,7 @@ def test_graphs_do_not_grow_with_the_iteration(estimator, monkeypatch):
     monkeypatch.setattr("dualpca.operators.distributed.compute", counted)
     X = da.from_array(data(), chunks=(50, D))
     estimator.set_params(tol=1e-9, random_state=0, max_iter=1000).fit(X)
-    assert len(sizes) >= 8
+    assert len(sizes) >= 7
     assert max(sizes[4:]) == max(sizes[4:6])
 
 
