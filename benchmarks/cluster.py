@@ -19,7 +19,7 @@ import numpy as np
 from distributed import Client, LocalCluster, wait
 
 from dualpca import PCA, Blocks
-from dualpca.operators.distributed import Distributed
+from dualpca.operators.dask.distributed import Distributed
 
 #: Seconds after which a method is not asked for more.
 PATIENCE = 20.0

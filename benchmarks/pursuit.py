@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from dualpca.estimators import _shrink
 from dualpca.estimators.pursuit import PrincipalComponentPursuit
+from dualpca.pursuit import admm as _shrink
 
 from .measure import PAUSE
 

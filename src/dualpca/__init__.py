@@ -16,7 +16,12 @@ from .estimators import (
     SparsePCA,
 )
 from .formulations import CLASSICAL, FORMULATIONS, formulation, optimal_value
-from .functions import Ball, Function, HalfSquare, Norm, Power, Spectral
+from .functions.base import Ball, Function, HalfSquare, Norm, Power, Spectral
+from .functions.norms import KyFan, KyFanDual, Lp
+from .functions.rows import RowLoss, RowLossConjugate
+from .functions.sparse import KSupport, TopK
+from .functions.thresholds import ElasticNet, HardSquare, ReversedHuber, SoftSquare
+from .io.models import load, save
 from .losses import (
     L1,
     LOSSES,
@@ -29,11 +34,8 @@ from .losses import (
     Tukey,
     Welsch,
 )
-from .models import load, save
-from .norms import KyFan, KyFanDual, Lp
 from .operators import Blocks, Centered, Kernel, Matrix, Operator, Weighted, as_operator, centered
 from .problem import DCProblem
-from .row_functions import RowLoss, RowLossConjugate
 from .solvers import (
     DCA,
     IRLS,
@@ -46,8 +48,6 @@ from .solvers import (
     rayleigh_ritz,
     solve,
 )
-from .sparse_functions import KSupport, TopK
-from .threshold_functions import ElasticNet, HardSquare, ReversedHuber, SoftSquare
 
 __version__ = "0.1.0"
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from .functions import Ball, Function, HalfSquare, Power, Spectral
+from .functions.base import Ball, Function, HalfSquare, Power, Spectral
+from .functions.norms import Lp
+from .functions.rows import RowLoss
+from .functions.sparse import KSupport, TopK
+from .functions.thresholds import HardSquare, SoftSquare
 from .linalg import Array, gram, largest, namespace, norm, seen
 from .losses import Log, as_loss
-from .norms import Lp
 from .operators import Operator, as_operator
 from .problem import DCProblem
-from .row_functions import RowLoss
-from .sparse_functions import KSupport, TopK
-from .threshold_functions import HardSquare, SoftSquare
 
 __all__ = [
     "CLASSICAL",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ._memory import ensure, itemsize
-from .functions import Ball, Function, HalfSquare, Norm, Power, Spectral
+from .functions.base import Ball, Function, HalfSquare, Norm, Power, Spectral
 from .linalg import Array, orthonormalize
 from .operators import Operator, Weighted
 

@@ -27,7 +27,7 @@ import numpy as np
 import scipy.sparse as sp
 from scale import peak
 
-from dualpca.tables import probe
+from dualpca.io.tables import probe
 
 #: Seconds of one execution, bytes of address space beyond those at the start, and bytes of the files.
 SECONDS, SPACE, LARGEST = 60, 3 * 2**30, 2**20
@@ -281,7 +281,7 @@ class Target:
 
 def look(path: Path) -> None:
     """Read a table and touch all of it."""
-    from dualpca.tables import read
+    from dualpca.io.tables import read
 
     table = read(path, missing="keep")
     X = table.X if hasattr(table.X, "blocks") or sp.issparse(table.X) else np.asarray(table.X)
@@ -293,7 +293,7 @@ def look(path: Path) -> None:
 def command(path: Path) -> None:
     """The command line on a file, in this process; it ends with a code that is documented."""
     from dualpca.cli import main
-    from dualpca.tables import TableError
+    from dualpca.io.tables import TableError
 
     words = (
         ["inspect", path]
@@ -316,7 +316,7 @@ def command(path: Path) -> None:
 
 def piped(path: Path) -> None:
     """Standard input, whose first bytes tell the format."""
-    from dualpca.tables import read
+    from dualpca.io.tables import read
 
     with open(path, "rb") as file, contextlib.suppress(AttributeError):
         before, sys.stdin = sys.stdin, io.TextIOWrapper(file)
@@ -385,7 +385,7 @@ def main(seed: int, count: int, folder: Path) -> None:
     import models_fuzz
     import zarr
 
-    from dualpca.tables import TableError
+    from dualpca.io.tables import TableError
 
     probe.PATIENCE = 2.0
     watch, corpus = Watch(folder), tables()

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
-from dualpca.features import feature_operator
+from dualpca.kernels.features import feature_operator
 
 #: Rounding that no certificate speaks of, in units of eps.
 SLACK = 100

@@ -20,10 +20,10 @@ from dualpca import (
     RobustKernelPCA,
     RobustPCA,
     SparsePCA,
-    _tensorfile,
 )
-from dualpca._codec import Encoder
-from dualpca.models import ModelFileError, load, read_header
+from dualpca.io import tensorfile as _tensorfile
+from dualpca.io.codec import Encoder
+from dualpca.io.models import ModelFileError, load, read_header
 
 __all__ = ["ModelFileError", "forge", "sound", "use"]
 

@@ -20,8 +20,8 @@ from scale import LARGE, SEED, count
 
 import dualpca
 from dualpca import RobustPCA
+from dualpca.io.tables import write
 from dualpca.report import write_report
-from dualpca.tables import write
 
 resource = pytest.importorskip("resource", reason="limits of POSIX")
 
@@ -120,7 +120,7 @@ import os, random, signal, sys, tempfile, time
 import numpy as np
 import dualpca
 from dualpca import PCA
-from dualpca.tables import write
+from dualpca.io.tables import write
 rolled, trials = random.Random(sys.argv[1]), int(sys.argv[2])
 folder = tempfile.mkdtemp()
 big = [np.random.default_rng(i).standard_normal((3000, 80)) for i in range(2)]
@@ -416,7 +416,10 @@ def test_a_disk_that_is_truly_full(folder, tmp_path, record_property):
 def test_a_temporary_folder_that_is_full_is_told(tmp_path, record_property):
     """What a table spools beyond its memory has a limit as well."""
     write(tmp_path / "data.csv", {f"x{j}": RNG.standard_normal(20000) for j in range(10)})
-    with largest(2**18), pytest.raises(dualpca.tables.TableError, match=r"is full after .* rows"):
-        dualpca.tables.read(tmp_path / "data.csv", memory=2**16)
+    with (
+        largest(2**18),
+        pytest.raises(dualpca.io.tables.TableError, match=r"is full after .* rows"),
+    ):
+        dualpca.io.tables.read(tmp_path / "data.csv", memory=2**16)
     assert os.listdir(tmp_path) == ["data.csv"]
     record_property("fault", "no space for a spool file")

@@ -119,7 +119,7 @@ with ThreadPoolExecutor(4) as pool:
 """
 
 
-@pytest.mark.skipif(not LARGE, reason="tests/test_threads.py is the short run")
+@pytest.mark.skipif(not LARGE, reason="tests/operators/test_threads.py is the short run")
 def test_fits_at_once_leave_blas_its_threads(record_property):
     script(THREADS, 10)
     record_property("fault", "threads of BLAS limited by fits at once")
@@ -179,7 +179,7 @@ def test_joblib_and_searches_give_what_one_process_gives(backend, record_propert
 # workers that die
 
 needs_large = pytest.mark.skipif(
-    not LARGE, reason="tests/test_dask.py kills workers in the short run"
+    not LARGE, reason="tests/operators/test_dask.py kills workers in the short run"
 )
 
 

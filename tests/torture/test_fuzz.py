@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, example, given, seed, settings
 from hypothesis import strategies as st
 from scale import LARGE, SEED, count
 
-from dualpca.tables import Columns, TableError, read, write
-from dualpca.tables.columns import Header, choose
+from dualpca.io.tables import Columns, TableError, read, write
+from dualpca.io.tables.columns import Header, choose
 
 pytest.importorskip("h5py")
 pytest.importorskip("pyarrow")
@@ -88,7 +88,7 @@ LIMITED = """
 import resource, sys
 from pathlib import Path
 import pyarrow.csv, pyarrow.compute, pyarrow.parquet, h5py, zarr
-from dualpca.tables import TableError, read
+from dualpca.io.tables import TableError, read
 
 sys.path.insert(0, sys.argv[1])
 from scale import peak

@@ -11,9 +11,9 @@ import numpy as np
 import typer
 
 from .. import __version__
-from .._files import check_free
-from ..models import save
-from ..tables.table import listed, printable
+from ..io.files import check_free
+from ..io.models import save
+from ..io.tables.table import listed, printable
 from . import show, work
 from .estimator import checked
 from .looking import outliers, report

@@ -9,9 +9,9 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from .. import PCA, RobustPCA
-from .._files import check_free
+from ..io.files import check_free
+from ..io.tables.table import printable
 from ..report import write_report
-from ..tables.table import printable
 from . import show
 from .run import OK
 

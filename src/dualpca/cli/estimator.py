@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import PCA, KernelPCA, RobustKernelPCA, RobustPCA, SparsePCA
-from ..estimators._start import MOST, components_for
+from ..robust.starts import MOST, components_for
 from .options import Approximation, FitOptions, Method
 from .run import RefusedError
 

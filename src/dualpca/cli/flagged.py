@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tables import Table
+from ..io.tables import Table
 from .show import variables
 from .work import Fitted, blocks_of, measured
 

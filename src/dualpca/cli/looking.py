@@ -9,10 +9,10 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from .._files import check_free
+from ..io.files import check_free
+from ..io.tables import Table
+from ..io.tables.table import printable
 from ..report import write_report
-from ..tables import Table
-from ..tables.table import printable
 from . import show, work
 from .estimator import checked
 from .flagged import flagged_rows

@@ -9,9 +9,9 @@ import traceback
 import warnings
 from typing import Any
 
-from ..models import ModelFileError
-from ..tables import TableError
-from ..tables.table import printable
+from ..io.models import ModelFileError
+from ..io.tables import TableError
+from ..io.tables.table import printable
 
 #: What the exit codes mean; docs/cli.md has the same table.
 OK, BUG, USAGE, DATA, MODEL, OUTPUT, SHORT, INTERRUPTED, PIPE = 0, 1, 2, 3, 4, 5, 6, 130, 141

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..tables import Table, TableError, Writer
+from ..io.tables import Table, TableError, Writer
 from . import work
 from .options import FitOptions, ReadOptions
 from .run import RefusedError

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tables.table import counted, printable
+from ..io.tables.table import counted, printable
 from .work import Fitted
 
 #: The most components, loadings and variables that are printed.

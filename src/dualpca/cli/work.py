@@ -14,10 +14,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 
 from .. import PCA, KernelPCA, Preprocessor, RobustKernelPCA, RobustPCA, SparsePCA, load
-from ..models import ModelFileError, read_header
-from ..tables import NA_VALUES, Columns, Table, Writer, read
-from ..tables.read import EXTENSIONS
-from ..tables.table import TableError, shown
+from ..io.models import ModelFileError, read_header
+from ..io.tables import NA_VALUES, Columns, Table, Writer, read
+from ..io.tables.read import EXTENSIONS
+from ..io.tables.table import TableError, shown
 from .estimator import checked, sized
 from .options import FitOptions, Missing, ReadOptions
 from .run import RefusedError, tell

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from .._pairwise import far_origin, pairwise
-from ..features import choose_landmarks, median_gamma, nystroem, random_fourier, scale_gamma
+from ..kernels.features import choose_landmarks, median_gamma, nystroem, random_fourier, scale_gamma
+from ..kernels.pairwise import far_origin, pairwise
 from ..linalg import to_numpy
 from ..operators import Kernel, Operator, Selected, as_operator, is_streamed
-from ..operators._blocks import as_float, block_rows
-from ..operators.rows import RowBlocked
-from ..operators.shifted import shifted
-from ._data import check_energy, checked_weights, validated
-from ._followed import FollowedMixin
+from ..operators.block_ops import as_float, block_rows
+from ..operators.centering import shifted
+from ..operators.row_blocks import RowBlocked
+from ._base import check_energy, checked_weights, validated
+from ._fit_context import FollowedMixin
 
 KERNELS = {
     "linear",

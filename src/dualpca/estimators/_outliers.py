@@ -12,11 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..linalg import Array, namespace, seen
 from ..operators import as_operator
-from ..operators._blocks import dense
-from ..operators.rows import RowBlocked
-from ._data import check_same_kind, shifted, validated
-from ._distances import Measured, scores_and_distances
-from ._univariate import chi2_quantile
+from ..operators.block_ops import dense
+from ..operators.row_blocks import RowBlocked
+from ..robust.distances import Measured, scores_and_distances
+from ..robust.scale import chi2_quantile
+from ._base import check_same_kind, shifted, validated
 
 
 def score_distances(T: Array, variances: Array) -> Array:

@@ -26,6 +26,6 @@ class SaveMixin:
         overwrite : bool
             Whether an existing file is replaced.
         """
-        from ..models import save
+        from ..io.models import save
 
         save(self, path, notes=notes, overwrite=overwrite)

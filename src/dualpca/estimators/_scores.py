@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..linalg import Array, namespace
 from ..operators import as_operator
-from ._data import check_same_kind, check_scores, shifted, validated
+from ._base import check_same_kind, check_scores, shifted, validated
 
 
 class ScoresMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):

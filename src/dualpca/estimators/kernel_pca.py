@@ -11,17 +11,17 @@ from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from .._memory import ensure
-from ..features import feature_operator
+from ..kernels.eigen import all_equal, filled_up, kernel_eigenpairs
+from ..kernels.features import feature_operator
+from ..kernels.preimage import PreimageMixin
 from ..linalg import Array
 from ..operators import Centered, Operator, Weighted, is_streamed
 from ..progress import convergence
 from ..solvers import Ritz
-from ._data import check_number, seed
-from ._followed import followed
-from ._kernel_eigenpairs import all_equal, filled_up, kernel_eigenpairs
+from ..solvers.subspace import ITERATIVE
+from ._base import check_number, seed
+from ._fit_context import followed
 from ._kernels import KERNEL_CONSTRAINTS, KernelMixin
-from ._preimage import PreimageMixin
-from ._subspace import ITERATIVE
 from .pca import PCA
 
 __all__ = ["KernelPCA"]

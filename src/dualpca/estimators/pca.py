@@ -11,9 +11,20 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 
 from ..linalg import Array, namespace
+from ..linear.dimension import minka_dimension
+from ..linear.incremental import PartialFitMixin
+from ..linear.likelihood import ProbabilisticMixin
 from ..operators import Operator, as_operator
 from ..progress import convergence
-from ._data import (
+from ..solvers.subspace import (
+    DIRECT,
+    ITERATIVE,
+    TINY,
+    Decomposition,
+    growing_subspace,
+    leading_subspace,
+)
+from ._base import (
     centered_rows,
     check_components,
     check_energy,
@@ -22,19 +33,8 @@ from ._data import (
     seed,
     validated,
 )
-from ._followed import FollowedMixin, followed
-from ._incremental import PartialFitMixin
-from ._likelihood import ProbabilisticMixin
-from ._mle import minka_dimension
+from ._fit_context import FollowedMixin, followed
 from ._scores import ScoresMixin
-from ._subspace import (
-    DIRECT,
-    ITERATIVE,
-    TINY,
-    Decomposition,
-    growing_subspace,
-    leading_subspace,
-)
 
 __all__ = ["PCA"]
 

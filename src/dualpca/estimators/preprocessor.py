@@ -11,14 +11,14 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from ..operators import Operator, as_operator, is_streamed
-from ..operators._blocks import GRAM_FACTOR, as_float
+from ..operators.block_ops import GRAM_FACTOR, as_float
 from ..operators.readable import check_readable
-from ..operators.rows import RowBlocked
-from ._columns import describe, medians, named, refuse
-from ._data import _check_shape, _streamed, check_names
-from ._followed import as_before
+from ..operators.row_blocks import RowBlocked
+from ..preprocessing.columns import describe, medians, named, refuse
+from ..preprocessing.scaling import Backward, Forward, OutputMixin, apply
+from ._base import _check_shape, _streamed, check_names
+from ._fit_context import as_before
 from ._save import SaveMixin
-from ._scaling import Backward, Forward, OutputMixin, apply
 
 __all__ = ["Preprocessor"]
 

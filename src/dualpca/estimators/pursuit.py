@@ -18,10 +18,10 @@ from .._memory import ensure
 from ..linalg import Array, fix_signs, namespace
 from ..operators import Operator, as_operator
 from ..progress import convergence, stopped
+from ..pursuit.admm import Pursued, Shrinkage, pursue
 from ..solvers.solve import outside
-from ._data import check_same_kind, check_scores, seed, validated
-from ._followed import FollowedMixin, followed
-from ._shrink import Pursued, Shrinkage, pursue
+from ._base import check_same_kind, check_scores, seed, validated
+from ._fit_context import FollowedMixin, followed
 
 __all__ = ["PrincipalComponentPursuit"]
 

@@ -9,19 +9,19 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..features import feature_operator
+from ..kernels.features import feature_operator
 from ..linalg import Array
 from ..operators import is_streamed
 from ..progress import convergence, phase
-from ._data import check_number, seed
-from ._distances import Measured, ordered
-from ._followed import followed
+from ..robust.distances import Measured, ordered
+from ..robust.fit import ROBUST_CONSTRAINTS, warn_of_doubt
+from ..robust.kernel_fit import apart, fit_kernel
+from ..robust.scale import chi2_quantile
+from ..robust.starts import STARTS
+from ._base import check_number, seed
+from ._fit_context import followed
 from ._kernels import KERNEL_CONSTRAINTS, KernelMixin
 from ._outliers import OutlierScoresMixin, score_distances
-from ._robust import ROBUST_CONSTRAINTS, warn_of_doubt
-from ._robust_kernel import apart, fit_kernel
-from ._start import STARTS
-from ._univariate import chi2_quantile
 from .robust_pca import MAP, RobustPCA
 
 __all__ = ["RobustKernelPCA"]

@@ -9,17 +9,15 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import StrOptions
 
 from ..linalg import Array, largest, to_numpy
+from ..linear.likelihood import CovarianceMixin
 from ..losses import as_loss
 from ..operators import Centered
-from ..operators.rows import RowBlocked
+from ..operators.row_blocks import RowBlocked
 from ..progress import convergence, phase
-from ._center import CENTERS
-from ._distances import Measured, measure, ordered
-from ._followed import FollowedMixin, followed
-from ._likelihood import CovarianceMixin
-from ._outliers import LinearOutliersMixin
-from ._prepare import prepare
-from ._robust import (
+from ..robust.center import CENTERS
+from ..robust.data import prepare
+from ..robust.distances import Measured, measure, ordered
+from ..robust.fit import (
     GUARD,
     ROBUST_CONSTRAINTS,
     ensure_room,
@@ -31,8 +29,8 @@ from ._robust import (
     scaled_loss,
     warn_of_doubt,
 )
-from ._scores import ScoresMixin
-from ._start import (
+from ..robust.scale import chi2_quantile
+from ..robust.starts import (
     STARTS,
     as_starts,
     best_start,
@@ -40,8 +38,10 @@ from ._start import (
     scree,
     typical_size,
 )
-from ._subspace import warn_above
-from ._univariate import chi2_quantile
+from ..solvers.subspace import warn_above
+from ._fit_context import FollowedMixin, followed
+from ._outliers import LinearOutliersMixin
+from ._scores import ScoresMixin
 
 __all__ = ["RobustPCA"]
 

@@ -11,16 +11,19 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 
-from ..functions import Function, HalfSquare
+from ..functions.base import Function, HalfSquare
+from ..functions.sparse import TopK
+from ..functions.thresholds import HardSquare, SoftSquare
 from ..linalg import Array, fix_signs, namespace
 from ..operators import Operator, as_operator
 from ..progress import convergence
 from ..solvers.base import TINY
 from ..solvers.solve import outside
-from ..sparse_functions import TopK
-from ..threshold_functions import HardSquare, SoftSquare
-from ._active import Features
-from ._data import (
+from ..solvers.subspace import warn_above
+from ..sparse.active import Features
+from ..sparse.components import STARTS, Found, Rule
+from ..sparse.quadratic import adjusted_variances, cumulative_variances
+from ._base import (
     centered_rows,
     check_components,
     check_energy,
@@ -30,11 +33,8 @@ from ._data import (
     shifted,
     validated,
 )
-from ._followed import FollowedMixin, followed
-from ._quadratic import adjusted_variances, cumulative_variances
+from ._fit_context import FollowedMixin, followed
 from ._scores import ScoresMixin
-from ._sparse import STARTS, Found, Rule
-from ._subspace import warn_above
 
 __all__ = ["SparsePCA"]
 

@@ -12,12 +12,12 @@ from ..linalg import to_numpy
 from ..linalg import total as total_of
 from .base import Operator
 from .blocks import Blocks
-from .derived import Selected
+from .centering import Shifted, shifted
+from .files import BLOCK, out_of_core
 from .kernel import Kernel, Representer
 from .readable import check_readable
-from .rows import Matrix, RowBlocked
-from .shifted import Shifted, shifted
-from .sources import BLOCK, out_of_core
+from .row_blocks import Matrix, RowBlocked
+from .row_maps import Selected
 from .views import Centered, Weighted
 
 __all__ = [
@@ -67,13 +67,13 @@ def as_operator(X: Any, *, block_bytes: int | None = None, device: Any = None) -
     (3, 3)
     """
     if device is not None:
-        from .device import OnDevice
+        from .gpu import OnDevice
 
         return OnDevice(as_operator(X, block_bytes=block_bytes), device)
     if isinstance(X, Operator):
         return X
     if hasattr(X, "__dask_graph__"):
-        from .distributed import Distributed
+        from .dask.distributed import Distributed
 
         return Distributed(X)
     blocks = isinstance(X, (list, tuple)) and X and all(getattr(b, "ndim", 0) == 2 for b in X)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ._blocks import block_rows
-from .rows import RowBlocked
-from .sources import BLOCK, FunctionSource, Source, ahead, changed, float_type, source_of
+from .block_ops import block_rows
+from .files import BLOCK, FunctionSource, Source, ahead, changed, float_type, source_of
+from .row_blocks import RowBlocked
 
 #: Bytes a second that files are taken to be read at (docs/scaling.md has what was measured).
 READING = 1e9

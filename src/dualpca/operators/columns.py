@@ -9,10 +9,10 @@ import scipy.sparse as sp
 from array_api_compat import array_namespace
 
 from ..linalg import Array, to_numpy
-from ._blocks import as_float64, scale_rows, take
 from .base import Operator
-from .derived import Derived, Turn
-from .rows import RowBlocked
+from .block_ops import as_float64, scale_rows, take
+from .row_blocks import RowBlocked
+from .row_maps import Derived, Turn
 from .views import Centered, Weighted
 
 

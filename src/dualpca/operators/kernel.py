@@ -9,10 +9,10 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from ..linalg import Array
-from ._blocks import block_rows
 from .base import Operator, RowMap, split
+from .block_ops import block_rows
 from .blocks import Blocks
-from .rows import Matrix
+from .row_blocks import Matrix
 
 
 class Representer:

@@ -8,9 +8,9 @@ import numpy as np
 
 from ..linalg import Array, cross, gram, namespace
 from ..linalg import total as sum_of
-from ._blocks import as_float64
 from .base import Operator, RowMap, View, split
-from .rows import Matrix, RowBlocked
+from .block_ops import as_float64
+from .row_blocks import Matrix, RowBlocked
 
 
 class Centered(View):

@@ -182,7 +182,7 @@ def _shares(name: str, given: Any) -> np.ndarray:
 def _plain(estimator: Any, X: Any) -> np.ndarray:
     """The shares of as many components of PCA, in feature space where the estimator is there."""
     from ..estimators import PCA, KernelPCA
-    from ..features import feature_operator
+    from ..kernels.features import feature_operator
 
     n, center = estimator.n_components_, estimator.center is not None
     model: Any = PCA(n, center=center, random_state=0)

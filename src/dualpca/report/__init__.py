@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from .._files import check_free, written
-from ..estimators._data import seed
+from ..estimators._base import seed
+from ..io.files import check_free, written
 from ._html import clean, embed, escape, rounded, script
 from ._model import fitted, picture_shape
 from ._outlier_map import outliers

@@ -13,7 +13,7 @@ from sklearn.utils import _safe_indexing
 
 from ..linalg import to_numpy
 from ..operators import as_operator, is_streamed
-from ..operators.rows import RowBlocked
+from ..operators.row_blocks import RowBlocked
 from ._html import clean, counted
 from ._model import Fitted
 from ._pictures import grey, signed

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..estimators._robust import DISAGREE
+from ..robust.fit import DISAGREE
 from ._html import counted, escape, number, percent
 from ._model import Fitted, in_words
 from ._rows import Data, Rows

@@ -4,8 +4,8 @@ from .anderson import Anderson
 from .base import Iterate, Point, Solver
 from .dca import DCA, IRLS, SimultaneousIteration
 from .proximal import ProximalGradient, ZeroFPR
-from .ritz import Ritz, rayleigh_ritz
 from .solve import SOLVERS, Record, Result, solve
+from .spectral.ritz import Ritz, rayleigh_ritz
 
 __all__ = [
     "DCA",

@@ -1,0 +1,308 @@
+"""From a user's data to an operator: validation before any work is done."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from array_api_compat import (
+    array_namespace,
+    device,
+    is_array_api_obj,
+    is_dask_array,
+    is_numpy_array,
+)
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_n_features, validate_data
+
+from ..linalg import largest, total
+from ..operators import Operator, Weighted, as_operator, centered, is_streamed
+from ..operators.base import View
+from ..operators.centering import Shifted
+from ..operators.readable import check_readable
+from ..operators.row_blocks import RowBlocked
+from ..operators.views import Centered
+from ..solvers.solve import outside
+
+
+def seed(random_state: Any) -> int:
+    """An integer seed from scikit-learn's ``random_state``."""
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def validated(
+    estimator: Any,
+    X: Any,
+    *,
+    reset: bool,
+    sparse: bool = True,
+    rows: int = 1,
+    only_numpy: bool = False,
+    streamed: bool = True,
+) -> Any:
+    """X as a finite float matrix of its own kind, checked against what the estimator was fitted on.
+
+    numpy, pandas, polars, lists and scipy.sparse go through scikit-learn; what is not in memory comes
+    back as the operator that reads it, unless ``streamed`` is false; arrays of other namespaces stay
+    where they are, or become numpy arrays where ``only_numpy``.
+    """
+    check_readable(X)
+    if streamed and (isinstance(X, RowBlocked) or is_streamed(X)):
+        return _streamed(estimator, X, reset=reset, rows=rows)
+    if only_numpy and is_array_api_obj(X) and not is_numpy_array(X):
+        X = np.asarray(X)
+    if is_array_api_obj(X) and not is_numpy_array(X):
+        return _foreign(estimator, X, reset=reset, rows=rows)
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):  # the sum that tells of NaN may overflow
+            return validate_data(
+                estimator,
+                X,
+                reset=reset,
+                accept_sparse=["csr", "csc"] if sparse else False,
+                dtype=[np.float64, np.float32],
+                ensure_min_samples=rows,
+                copy=False,
+            )
+    except ValueError as error:
+        for sign, remedy in _REMEDIES.items():
+            if sign in str(error):
+                raise ValueError(f"{error}\n{remedy}") from error
+        raise
+
+
+_REMEDIES = {
+    "contains infinity": "Replace infinite values in X, or drop their rows, before fitting.",
+    "could not convert string": "X holds text; encode those columns as numbers, or drop them.",
+}
+
+
+def _check_shape(X: Any, rows: int) -> None:
+    if len(X.shape) != 2:
+        raise ValueError(f"Expected 2D array, got {len(X.shape)}D array; X.shape={tuple(X.shape)}")
+    if rows > X.shape[0] or X.shape[1] < 1:
+        raise ValueError(
+            f"Found array with shape={tuple(X.shape)} while a minimum of {(rows, 1)} is required"
+        )
+    if not str(X.dtype).rsplit(".", 1)[-1].startswith(("float", "int", "uint", "bool")):
+        raise ValueError(f"X has dtype {X.dtype}; give real numbers, float32 or float64")
+
+
+def _foreign(estimator: Any, X: Any, *, reset: bool, rows: int) -> Any:
+    _check_shape(X, rows)
+    validate_data(estimator, X, reset=reset, skip_check_array=True)  # feature names and number
+    if "float" in str(X.dtype):
+        check_finite(type(estimator).__name__, X)
+    return X
+
+
+def _streamed(estimator: Any, X: Any, *, reset: bool, rows: int) -> RowBlocked:
+    """The operator of X; at ``fit`` with its column sums, whose pass has seen every entry."""
+    if hasattr(type(X), "dtype"):
+        _check_shape(X, 0)  # before anything is read
+    operator = as_operator(X)
+    assert isinstance(operator, RowBlocked)
+    _check_shape(operator, rows)
+    names = getattr(operator, "names", None)
+    if names is None:
+        validate_data(estimator, operator, reset=reset, skip_check_array=True)
+    else:  # scikit-learn does not look for them in an operator
+        check_names(estimator, names, reset=reset)
+        _check_n_features(estimator, operator, reset=reset)
+    if reset:
+        operator.forget()
+        exact = "float32" not in str(operator.dtype)  # as centring asks for them first
+        with np.errstate(over="ignore", invalid="ignore"):
+            energy = operator.column_sums(exact=exact, keep=True)[1]
+        if not np.isfinite(energy):
+            name = type(estimator).__name__
+            operator._sum(lambda rows, block: (check_finite(name, block),))
+    return operator
+
+
+def check_finite(name: str, block: Any) -> int:
+    """Refuse NaN and infinity on behalf of the estimator of that name; else 0."""
+    entries = block.data if sp.issparse(block) else block
+    xp = array_namespace(entries)
+    # One number tells in nearly every case: a sum of finite entries seldom overflows.
+    with np.errstate(over="ignore", invalid="ignore"):
+        all_of_it = xp.sum(entries)
+    if not bool(xp.isfinite(all_of_it)) and not bool(xp.all(xp.isfinite(entries))):
+        raise ValueError(
+            f"Input X contains NaN or infinity, which {name} does not accept; use an imputer such as "
+            "sklearn.impute.SimpleImputer, or drop the rows"
+        )
+    return 0
+
+
+def check_names(estimator: Any, names: list[str], *, reset: bool) -> None:
+    """Keep the names of the columns of a table that is not in memory, or compare them."""
+    if reset:
+        estimator.feature_names_in_ = np.asarray(names, dtype=object)
+        return
+    fitted = getattr(estimator, "feature_names_in_", None)
+    if fitted is None:
+        name = type(estimator).__name__
+        warnings.warn(
+            f"X has feature names, but {name} was fitted without feature names",
+            stacklevel=outside(),
+        )
+    elif list(fitted) != names:
+        odd = sorted(set(names) ^ set(fitted)) or ["the same names in another order"]
+        raise ValueError(
+            "The feature names should match those that were passed during fit; they differ in "
+            f"{', '.join(odd[:5])}: select and order the columns as they were at fit"
+        )
+
+
+def checked_weights(sample_weight: Any, X: Operator) -> Any:
+    """Weights of the rows as an array of X's kind, or None."""
+    if sample_weight is None:
+        return None
+    check_readable(sample_weight, "sample_weight")
+    given = sample_weight if is_array_api_obj(sample_weight) else np.asarray(sample_weight)
+    if given.ndim == 0:
+        given = np.full(X.shape[0], float(given))
+    if is_dask_array(given):
+        from ..operators.dask.chunks import counted
+
+        given = counted(given)
+    if tuple(given.shape) != (X.shape[0],):
+        raise ValueError(
+            f"sample_weight has shape {tuple(given.shape)}; give one weight for each of the "
+            f"{X.shape[0]} rows of X"
+        )
+    weights = X.as_rows(given) if isinstance(X, RowBlocked) else X.asarray(given)
+    xp = array_namespace(weights)
+    low, mass = float(xp.min(weights)), total(weights)
+    if not (low >= 0 and np.isfinite(mass)):
+        raise ValueError(
+            f"sample_weight has the smallest entry {low} and the sum {mass}; weights must be "
+            "finite and not negative"
+        )
+    if not mass > 1:
+        raise ValueError(
+            f"sample_weight sums to {mass}, the weights being zero or small; they count rows, and a "
+            "variance needs more than one: scale them to sum to n_samples"
+        )
+    return weights
+
+
+def centered_rows(
+    X: Operator, sample_weight: Any, center: bool
+) -> tuple[Operator, Any | None, float]:
+    """X less its mean, rows times the roots of their weights; the mean or None; the sum of weights."""
+    weights = checked_weights(sample_weight, X)
+    Xc = centered(X, weights) if center else X
+    mean = Xc.center[:, 0] if center else None  # type: ignore[attr-defined]
+    if weights is None:
+        return Xc, mean, X.shape[0]
+    return Weighted(Xc, array_namespace(weights).sqrt(weights)), mean, total(weights)
+
+
+def check_energy(energy: float, X: Operator) -> None:
+    """Refuse data whose ``||X||_F^2``, the energy, is outside the range of its precision, or nearly.
+
+    Variances would overflow, or lose digits below the least normal number.
+    """
+    info = np.finfo("float32" if "float32" in str(X.dtype) else "float64")
+    if not energy <= float(info.max) / RANGE:
+        size = "large that their squares overflow"
+    elif energy >= float(info.smallest_normal) * RANGE or _is_zero(energy, X):
+        return
+    else:
+        size = "small that their squares underflow"
+    raise ValueError(f"X has entries so {size} {info.dtype}; divide X by its largest magnitude")
+
+
+#: A sum of squares keeps this far from the ends of the range of its precision.
+RANGE = 2.0**10
+
+
+def _is_zero(energy: float, X: Operator) -> bool:
+    """Whether X is 0: norms of rows tell also where their squares vanish."""
+    while isinstance(X, View):
+        X = X.X
+    return energy == 0 and largest(X.row_norms()) == 0
+
+
+def check_number(n_components: Any) -> None:
+    """Refuse a bool, which Python counts among the integers."""
+    if isinstance(n_components, bool):
+        raise TypeError(f"n_components={n_components} is a bool; give a number, such as 1, or None")
+
+
+def check_components(n_components: int, N: int, d: int) -> None:
+    """Refuse more components than X has rows or columns."""
+    if n_components > min(N, d):
+        raise ValueError(
+            f"n_components={n_components} must be between 1 and min(n_samples, n_features)={min(N, d)}; "
+            "ask for fewer components"
+        )
+
+
+def nonzeros(n_nonzero: Any, s: int, d: int) -> tuple[int, ...]:
+    """How many nonzeros each of s components may have among d features."""
+    many = not isinstance(n_nonzero, Real) and getattr(n_nonzero, "ndim", 1) > 0
+    values = list(n_nonzero) if many else [n_nonzero] * s
+    if len(values) != s:
+        raise ValueError(
+            f"n_nonzero={n_nonzero!r} has {len(values)} entries for n_components={s}; give one number, "
+            "or one for each component"
+        )
+    counts = []
+    for k in values:
+        whole = isinstance(k, Integral) and not isinstance(k, bool)
+        size = float(k) if isinstance(k, Real) and not isinstance(k, bool) else np.nan
+        if not (1 <= size <= d if whole else 0 < size <= 1):
+            raise ValueError(
+                f"n_nonzero={n_nonzero!r} has the entry {k!r}; give whole numbers from 1 to "
+                f"n_features={d}, or fractions of the features above 0 and up to 1"
+            )
+        counts.append(int(size) if whole else max(1, round(size * d)))
+    return tuple(counts)
+
+
+def check_same_kind(X: Any, fitted: Any, method: str) -> None:
+    """Refuse X of another namespace or device than the fitted arrays it will be multiplied with."""
+    if isinstance(X, Operator):
+        X = X.asarray(np.zeros(1))
+    elif is_streamed(X) or not is_array_api_obj(X):
+        X = np.empty(0)  # lists, data frames and sparse matrices count as numpy
+    kinds = [(array_namespace(a), device(a)) for a in (X, fitted)]
+    if kinds[0] != kinds[1]:
+        here, there = (f"{xp.__name__} on {place}" for xp, place in kinds)
+        raise ValueError(
+            f"Inputs passed to {method}() must use the same namespace and the same device as those "
+            f"passed to fit(): got {here} where fit() was given {there}; convert X, or fit again"
+        )
+
+
+def check_scores(X: Any, columns: int) -> Any:
+    """Scores as an array, or a sparse matrix, with the right number of columns."""
+    check_readable(X)
+    scores = X if is_array_api_obj(X) or sp.issparse(X) else np.asarray(X)
+    if scores.ndim != 2 or scores.shape[1] != columns:
+        raise ValueError(
+            f"X has shape {tuple(scores.shape)}; inverse_transform expects scores with {columns} "
+            "columns, one for each component"
+        )
+    return scores
+
+
+def shifted(X: Any, mean: Any) -> Operator:
+    """``X - 1 mean^T`` as an operator: exact for dense data, implicit for sparse."""
+    operator = as_operator(X)
+    assert isinstance(operator, RowBlocked)
+    column = mean[:, None]
+    if operator.sparse:
+        return Centered(operator, operator.asarray(column))
+    return Shifted(operator, column)
+
+
+def is_dense_in_memory(X: Any) -> bool:
+    """Whether X is one dense array in memory, of any namespace."""
+    return not (sp.issparse(X) or isinstance(X, Operator))

@@ -1,0 +1,177 @@
+"""Functions of the rows of Y = XW: the robust F of Section 4 for any loss, and its conjugate."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..linalg import Array, namespace
+from ..losses import L1, Loss
+from .base import Function, newton
+
+__all__ = ["RowFunction", "RowLoss", "RowLossConjugate"]
+
+
+class RowFunction(Function):
+    """``sum_i f_i(||Y_i||)`` over rows; the subgradient is ``weights(Y) * Y``."""
+
+    alpha: Array
+
+    @property
+    def rotation_invariant(self) -> bool:
+        return True
+
+    @property
+    def one_pass(self) -> bool:
+        return True
+
+    @abstractmethod
+    def row_values(self, size2: Array, rows: slice) -> Array:
+        """``f_i`` from the squared row norms."""
+
+    @abstractmethod
+    def row_weights(self, size2: Array, rows: slice) -> Array:
+        """``f_i'(t)/t`` from the squared row norms."""
+
+    def __call__(self, Y: Array) -> float:
+        xp = namespace(Y)
+        return float(xp.sum(self.row_values(xp.sum(Y * Y, axis=1), slice(None))))
+
+    def weights(self, Y: Array, rows: slice = slice(None)) -> Array:
+        """The weight of each row: dF(Y) = weights(Y)[:, None] * Y."""
+        return self.row_weights(namespace(Y).sum(Y * Y, axis=1), rows)
+
+    def subgradient(self, Y: Array) -> Array:
+        return self.weights(Y)[:, None] * Y
+
+    def pullback(self, X: Any, W: Array) -> tuple[float, Array]:
+        def row_map(Y: Array, rows: slice) -> tuple[Array, Array]:
+            xp = namespace(Y)
+            size2 = xp.sum(Y * Y, axis=1)
+            return self.row_weights(size2, rows)[:, None] * Y, xp.sum(self.row_values(size2, rows))
+
+        Z, value = X.sweep(W, row_map)
+        return float(value), Z
+
+
+@dataclass(frozen=True, eq=False)
+class RowLoss(RowFunction):
+    """``-sum_i m_i c^2 psi((alpha_i^2 - ||Y_i||^2)/c^2)``, ``||Y_i|| <= alpha_i`` (Proposition 4.1).
+
+    With ``alpha_i^2 = ||X_i||^2 + epsilon^2`` it is minus the loss of the reconstruction errors where
+    W^T W = I. The paper's F is psi = sqrt (:class:`dualpca.L1`) and m = 1. Rounding beyond the domain
+    is clamped, so weights stay finite.
+
+    Parameters
+    ----------
+    alpha : array of shape (N,)
+    loss : Loss
+    mass : array of shape (N,), optional
+        m: how often each row counts, positive.
+    """
+
+    alpha: Array
+    loss: Loss = field(default_factory=L1)
+    mass: Array | None = None
+    _conjugate: Any = field(default=None, repr=False)
+
+    @property
+    def has_prox(self) -> bool:
+        return self.conjugate.has_prox
+
+    @property
+    def conjugate(self) -> RowLossConjugate:
+        return self._conjugate or RowLossConjugate(self.alpha, self.loss, self.mass, self)
+
+    def _gap(self, size2: Array, rows: slice) -> Array:
+        """``(alpha^2 - size^2)/c^2``, positive unless alpha is 0."""
+        alpha = self.alpha[rows]
+        xp = namespace(alpha)
+        floor = float(xp.finfo(alpha.dtype).eps) * alpha * alpha
+        with np.errstate(over="ignore"):
+            gap = alpha * alpha - size2
+            v = xp.where(gap > floor, gap, floor) / self.loss.c**2
+        return xp.clip(v, None, float(xp.finfo(v.dtype).max) / 4)
+
+    def row_values(self, size2: Array, rows: slice) -> Array:
+        alpha = self.alpha[rows]
+        xp = namespace(alpha)
+        gap = self._gap(size2, rows)
+        some = xp.where(gap > 0, gap, xp.ones_like(gap))
+        value = -(self.loss.c**2) * xp.where(gap > 0, self.loss.psi(some), xp.zeros_like(gap))
+        value = value if self.mass is None else self.mass[rows] * value
+        slack = 1 + 100 * float(xp.finfo(alpha.dtype).eps)
+        outside = size2 > slack * alpha * alpha
+        return xp.where(outside, math.inf * xp.ones_like(size2), value)
+
+    def row_weights(self, size2: Array, rows: slice) -> Array:
+        gap = self._gap(size2, rows)
+        xp = namespace(gap)
+        some = xp.where(gap > 0, gap, xp.ones_like(gap))
+        weight = xp.where(gap > 0, 2 * self.loss.slope(some), xp.zeros_like(gap))
+        return weight if self.mass is None else self.mass[rows] * weight
+
+
+@dataclass(frozen=True, eq=False)
+class RowLossConjugate(RowFunction):
+    """``sum_i m_i max_t (||H_i||/m_i) t + c^2 psi((alpha_i^2 - t^2)/c^2)``, the conjugate of RowLoss.
+
+    For L1 it is ``sum_i alpha_i sqrt(1 + ||H_i||^2)`` (eq. (4), Proposition 4.1); Huber, Log and Cauchy
+    have closed forms too, the others are solved by bisection.
+    """
+
+    alpha: Array
+    loss: Loss = field(default_factory=L1)
+    mass: Array | None = None
+    _conjugate: Any = field(default=None, repr=False)
+
+    @property
+    def has_prox(self) -> bool:
+        return isinstance(self.loss, L1)
+
+    @property
+    def conjugate(self) -> RowLoss:
+        return self._conjugate or RowLoss(self.alpha, self.loss, self.mass, self)
+
+    def _mass(self, rows: slice) -> Array:
+        one = namespace(self.alpha).ones_like(self.alpha[rows])
+        return one if self.mass is None else self.mass[rows]
+
+    def row_values(self, size2: Array, rows: slice) -> Array:
+        alpha, mass, c = self.alpha[rows], self._mass(rows), self.loss.c
+        xp = namespace(alpha)
+        if isinstance(self.loss, L1):
+            return alpha * xp.sqrt((c * mass) ** 2 + size2)
+        h = xp.sqrt(size2) / mass
+        t = self.loss.maximizer(h, alpha)
+        gap = xp.clip((alpha - t) * (alpha + t), 0.0, None) / c**2
+        some = xp.where(gap > 0, gap, xp.ones_like(gap))
+        return mass * (h * t + c**2 * xp.where(gap > 0, self.loss.psi(some), gap))
+
+    def row_weights(self, size2: Array, rows: slice) -> Array:
+        alpha, mass = self.alpha[rows], self._mass(rows)
+        xp = namespace(alpha)
+        if isinstance(self.loss, L1):
+            return alpha / xp.sqrt((self.loss.c * mass) ** 2 + size2)
+        h = xp.sqrt(size2)
+        t = self.loss.maximizer(h / mass, alpha)
+        return xp.where(h > 0, t / xp.where(h > 0, h, xp.ones_like(h)), xp.zeros_like(h))
+
+    def prox(self, H: Array, gamma: float) -> Array:
+        if not self.has_prox:
+            return super().prox(H, gamma)
+        xp = namespace(H)
+        v = xp.sqrt(xp.sum(H * H, axis=1))
+        slope, k2 = gamma * self.alpha, (self.loss.c * self._mass(slice(None))) ** 2
+        # t + gamma alpha t / sqrt(k^2 + t^2) = v is concave: Newton climbs to the root from below.
+        t = newton(
+            v / (1 + slope / xp.sqrt(k2)),
+            lambda t: t + slope * t / xp.sqrt(k2 + t * t) - v,
+            lambda t: 1 + slope * k2 / (k2 + t * t) ** 1.5,
+            v.dtype,
+        )
+        return H * (t / xp.where(v > 0, v, xp.ones_like(v)))[:, None]

@@ -1,0 +1,179 @@
+"""Multiples of functions, and sums with a square: the sums whose conjugate is as cheap as a prox."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+from ..linalg import Array, inner, norm
+from .base import Function, HalfSquare, Power, Spectral
+from .norms import Lp
+
+__all__ = ["Envelope", "PlusSquare", "Scaled"]
+
+
+def _check_positive(name: str, value: Any) -> None:
+    if not isinstance(value, Real):
+        raise TypeError(f"{name}={value!r} is not a number; give 0 < {name} < inf")
+    if not 0 < float(value) < math.inf:
+        raise ValueError(f"{name}={value} is out of range; choose 0 < {name} < inf")
+
+
+class _Derived(Function):
+    """A function made of another one, f, with the same invariances."""
+
+    f: Function
+
+    @property
+    def unitarily_invariant(self) -> bool:
+        return self.f.unitarily_invariant
+
+    @property
+    def rotation_invariant(self) -> bool:
+        return self.f.rotation_invariant
+
+
+@dataclass(frozen=True)
+class Scaled(_Derived):
+    """``c f(W)``, c > 0; the conjugate is ``c f*(Z/c)``.
+
+    With ``inside`` it is ``c f(W/c)``, whose conjugate is ``c f*(Z)``.
+    """
+
+    f: Function
+    c: float
+    inside: bool = False
+
+    def __post_init__(self) -> None:
+        _check_positive("c", self.c)
+
+    @property
+    def one_pass(self) -> bool:
+        return self.f.one_pass and not self.inside
+
+    @property
+    def indicator(self) -> bool:
+        return self.f.indicator
+
+    @property
+    def has_prox(self) -> bool:
+        return self.f.has_prox
+
+    @property
+    def conjugate(self) -> Scaled:
+        return Scaled(self.f.conjugate, self.c, not self.inside)
+
+    def __call__(self, W: Array) -> float:
+        return self.c * self.f(W / self.c if self.inside else W)
+
+    def subgradient(self, W: Array) -> Array:
+        return self.f.subgradient(W / self.c) if self.inside else self.c * self.f.subgradient(W)
+
+    def prox(self, W: Array, gamma: float) -> Array:
+        if self.inside:
+            return self.c * self.f.prox(W / self.c, gamma / self.c)
+        return self.f.prox(W, gamma * self.c)
+
+    def pullback(self, X: Any, W: Array) -> tuple[float, Array]:
+        if self.inside:
+            return super().pullback(X, W)
+        value, Z = self.f.pullback(X, W)
+        return self.c * value, self.c * Z
+
+
+@dataclass(frozen=True)
+class PlusSquare(_Derived):
+    """``f(W) + c/2 ||W||_F^2``, c > 0; the conjugate is the Moreau envelope of f*.
+
+    ``Spectral(PlusSquare(Power(4), c))`` in the place of G of (k) subtracts c from the eigenvalues of
+    ``X^T X`` and drops those below it: it chooses the rank.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca import DCProblem, HalfSquare, Lp, Power, Spectral, as_operator, solve
+    >>> G = Spectral(Power(4)) + 2.0 * Spectral(Power(2))
+    >>> X = as_operator(np.diag([3.0, 2.0, 1.0]))
+    >>> W = solve(DCProblem(G, HalfSquare(Lp(2)), X), s=3, tol=1e-8, random_state=0).W
+    >>> np.abs(np.linalg.eigvalsh(W @ W.T).round(3))
+    array([0., 2., 7.])
+    """
+
+    f: Function
+    c: float
+
+    def __post_init__(self) -> None:
+        _check_positive("c", self.c)
+        if not self.f.has_prox:
+            raise TypeError(
+                f"{self.f!r} has no proximal map here, which the conjugate of this sum is"
+            )
+
+    @property
+    def conjugate(self) -> Envelope:
+        return Envelope(self.f.conjugate, self.c)
+
+    def __call__(self, W: Array) -> float:
+        return self.f(W) + 0.5 * self.c * norm(W) ** 2
+
+    def subgradient(self, W: Array) -> Array:
+        return self.f.subgradient(W) + self.c * W
+
+    def prox(self, W: Array, gamma: float) -> Array:
+        shrink = 1 / (1 + gamma * self.c)
+        return self.f.prox(shrink * W, shrink * gamma)
+
+
+@dataclass(frozen=True)
+class Envelope(_Derived):
+    """``min_U f(U) + ||W - U||_F^2 / (2c)``, the Moreau envelope; the conjugate of f* + c/2 ||.||^2."""
+
+    f: Function
+    c: float
+
+    @property
+    def conjugate(self) -> PlusSquare:
+        return PlusSquare(self.f.conjugate, self.c)
+
+    def __call__(self, W: Array) -> float:
+        return self.value_and_subgradient(W)[0]
+
+    def subgradient(self, W: Array) -> Array:
+        # By Moreau's identity, which loses no digits where c is small.
+        return self.f.conjugate.prox(W / self.c, 1 / self.c)
+
+    def value_and_subgradient(self, W: Array) -> tuple[float, Array]:
+        U = self.subgradient(W)
+        return inner(U, W) - self.f.conjugate(U) - 0.5 * self.c * norm(U) ** 2, U
+
+    def prox(self, W: Array, gamma: float) -> Array:
+        total = self.c + gamma
+        return (self.c / total) * W + (gamma / total) * self.f.prox(W, total)
+
+
+def curvature(f: Function) -> float | None:
+    """c where f is ``c/2 ||W||_F^2``; else None."""
+    if isinstance(f, Scaled):
+        inner_curvature = curvature(f.f)
+        if inner_curvature is None:
+            return None
+        return inner_curvature / f.c if f.inside else inner_curvature * f.c
+    if isinstance(f, Spectral):
+        return curvature(f.g)
+    return 1.0 if f in (Power(2), HalfSquare(Lp(2))) else None
+
+
+def add(f: Function, g: Function) -> Function:
+    """``f + g``, where one of them is a multiple of the square of the Frobenius norm."""
+    if isinstance(f, Spectral) and isinstance(g, Spectral):
+        return Spectral(add(f.g, g.g))
+    for one, other in ((f, g), (g, f)):
+        c = curvature(other)
+        if c is not None:
+            return PlusSquare(one, c)
+    raise TypeError(
+        f"{f!r} + {g!r} has no cheap conjugate; one of them must be a multiple of Power(2) or "
+        "HalfSquare(Lp(2))"
+    )

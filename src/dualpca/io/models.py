@@ -1,0 +1,194 @@
+"""Models on disk: one file of arrays and a JSON header, which holds no code and runs none."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from .codec import Decoder, Encoder
+from .files import check_free, written
+from .fitted import check_fitted, check_parameters
+from .tensorfile import (
+    ModelFileError,
+    damaged,
+    header_of,
+    opened,
+    parsed,
+    read_arrays,
+    write,
+)
+from .tensorfile import read_header as read_layout
+
+__all__ = ["ModelFileError", "load", "read_header", "save"]
+
+FORMAT, VERSION = "dualpca model", 1
+
+
+def save(
+    model: Any,
+    path: str | os.PathLike[str],
+    *,
+    notes: dict[str, Any] | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Write a model to a file that :func:`load` reads: safetensors with a JSON header, no pickle.
+
+    The file is complete or not there at all: it is written under another name in the same folder
+    first, and a file that was there stays until then. Arrays keep their numbers, types and order in
+    memory, so that every method of the loaded model returns the same bits. Arrays of torch, cupy and
+    dask are stored as numpy arrays and come back as such; a ``random_state`` that is a RandomState
+    is kept in the state it has now. Left out are callbacks, the requests of metadata routing
+    (``set_fit_request``) and the ``memory`` of a pipeline, as pickles would be read from there.
+
+    Parameters
+    ----------
+    model : estimator of dualpca, or Pipeline of them
+        Kernels, formulations and solvers that are functions of your own are refused before anything
+        is written; joblib.dump keeps them.
+    path : str or path
+    notes : dict, optional
+        Anything that JSON has, kept in the header for :func:`read_header`.
+    overwrite : bool
+        Whether an existing file is replaced; otherwise it is a FileExistsError.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import dualpca
+    >>> X = np.random.default_rng(0).standard_normal((50, 5))
+    >>> model = dualpca.RobustPCA(2, random_state=0).fit(X)
+    >>> path = Path(tempfile.mkdtemp()) / "model.safetensors"
+    >>> model.save(path, notes={"source": "made up"})
+    >>> bool((dualpca.load(path).transform(X) == model.transform(X)).all())
+    True
+    >>> dualpca.io.models.read_header(path)["notes"]
+    {'source': 'made up'}
+    """
+    from .. import __version__
+
+    check_free(path, overwrite)
+    check_parameters(model)
+    encoder = Encoder()
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "dualpca": __version__,
+        "class": type(model).__name__,
+        "notes": _checked_notes(notes),
+        "model": encoder.model(model),
+    }
+    text = json.dumps(header, allow_nan=False, separators=(",", ":"))
+    head, arrays = header_of(encoder.tensors, text)
+    with written(path, overwrite=overwrite) as file:
+        write(file, head, arrays)
+
+
+def _checked_notes(notes: Any) -> dict[str, Any]:
+    if notes is not None and not isinstance(notes, dict):
+        raise TypeError(f"notes={notes!r} is a {type(notes).__name__}; give a dict, or None")
+    try:
+        return json.loads(json.dumps(notes or {}, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(
+            f"notes cannot be written as JSON ({error}); give text, finite numbers, lists and dicts"
+        ) from None
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """The model that :func:`save` wrote.
+
+    No code of the file is run: only estimators, losses and solvers of dualpca are made, and their
+    sizes are compared with that of the file first. A fitted model has transformed a row of zeros before
+    it is returned, so that arrays which do not fit each other are found here.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Returns
+    -------
+    model : estimator or Pipeline
+
+    Raises
+    ------
+    ModelFileError
+        A ValueError: the file is no model, is truncated, was changed after it was written, or was
+        written by a newer dualpca.
+    """
+    with opened(path) as file:
+        text, layout, head = read_layout(file, path)
+        header = _checked_header(text, path)
+        tensors = read_arrays(file, path, layout, head)
+    try:
+        model = Decoder(tensors).model(header["model"])
+        check_fitted(model)
+        return model
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        IndexError,
+        OverflowError,
+        RecursionError,
+    ) as error:
+        from .. import __version__
+
+        if header["dualpca"] != __version__:
+            raise ModelFileError(
+                f"{path} was written by dualpca {header['dualpca']}, and this is {__version__}, which "
+                f"has not all it needs ({error}); upgrade dualpca, or load it with the version that "
+                "wrote it"
+            ) from None
+        raise damaged(path, error) from None
+
+
+def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The header of a model file, without its arrays; the checksum is not verified.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Returns
+    -------
+    header : dict
+        "format", "version" (of the format), "dualpca" (the version that wrote it), "class", "notes",
+        "model" (parameters and fitted attributes, arrays by their names) and "arrays": the shape and
+        type of each by name.
+    """
+    with opened(path) as file:
+        text, layout, _ = read_layout(file, path)
+    header = _checked_header(text, path)
+    try:
+        arrays = {k: {"shape": v["shape"], "dtype": v["dtype"]} for k, v in layout.items()}
+    except (KeyError, TypeError) as error:
+        raise damaged(path, error) from None
+    return {**header, "arrays": arrays}
+
+
+def _checked_header(text: str, path: Any) -> dict[str, Any]:
+    try:
+        header = parsed(text)
+        json.dumps(header, ensure_ascii=False).encode()  # no halves of characters in names
+        version, known = header["version"], header["format"] == FORMAT
+        if not (known and type(version) is int and version > 0):
+            raise ValueError(f"format {header['format']!r}, version {version!r}")
+        if version <= VERSION:
+            for key, kind in (("dualpca", str), ("class", str), ("notes", dict), ("model", dict)):
+                if not isinstance(header[key], kind):
+                    raise TypeError(f"{key} is {header[key]!r}")
+            tree, name = header["model"], header["class"]
+            held = "Pipeline" if tree.get("$") == "pipeline" else tree.get("class")
+            if held != name:
+                raise ValueError(f"it says {name!r}, and the model is a {held!r}")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise damaged(path, error) from None
+    if version > VERSION:
+        raise ModelFileError(
+            f"{path} was written in format {version}; this dualpca reads up to {VERSION}: upgrade dualpca"
+        )
+    return header

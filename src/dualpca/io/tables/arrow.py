@@ -1,0 +1,156 @@
+"""Parquet and Arrow files: only the columns that were chosen are read."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from ...operators.files import BLOCK, ArrowSource
+from ...operators.pandas_index import UNNAMED, index_of
+from .columns import Header
+from .limits import check_columns, check_size, check_text
+from .origin import Origin
+from .table import Strings, TableError, module, shown
+
+
+class Arrow(Origin):
+    """A Parquet file, or an Arrow file (Feather) or stream."""
+
+    def __init__(self, file: BinaryIO, path: Any, *, parquet: bool) -> None:
+        pa, ds = module("pyarrow"), module("pyarrow.dataset")
+        self.notes, self._lasting = [], path is not None
+        stored = file.seek(0, 2)
+        file.seek(0)
+        if not parquet and file.read(6) != b"ARROW1":
+            # A stream; of a memory map its columns are views.
+            file.seek(0)
+            stream = pa.ipc.open_stream(pa.memory_map(str(path)) if path else file)
+            self._data = pa.Table.from_batches(_sound(stream, stored), stream.schema)
+        else:
+            self._file, self._path = file, path
+            self._data = self._dataset(ds.ParquetFileFormat() if parquet else ds.IpcFileFormat())
+            if not parquet:
+                deque(_sound(self._data.to_batches(batch_readahead=1), stored), maxlen=0)
+        schema = self._data.schema
+        names = list(schema.names)
+        name, count = Counter(names).most_common(1)[0] if names else ("", 1)
+        if count > 1:
+            raise TableError(f"{count} columns have the name {shown(name)}; rename all but one")
+        table = hasattr(self._data, "num_rows")
+        self.rows = self._data.num_rows if table else self._data.count_rows()
+        check_columns(len(names))
+        text = {j for j, column in enumerate(schema) if not _is_number(column.type)}
+        opaque = frozenset(j for j in text if not _names_rows(schema.field(j).type))
+        levels, self._counted = index_of(schema, self.rows)
+        index = tuple(map(names.index, levels))
+        if self._counted is not None:  # names of rows that pandas does not write as a column
+            index = (len(names),)
+            name = self._counted.name
+            names.append(f"{UNNAMED}0__" if name in names else name)  # as pandas would write it
+            text.add(len(names) - 1)
+        self.header = Header(names, text=frozenset(text), index=index, opaque=opaque)
+        check_size(
+            self.rows * len(names) // 8, stored
+        )  # a bit for a cell: zeros take little in Parquet
+
+    def _dataset(self, kind: Any) -> Any:
+        pa, ds = module("pyarrow"), module("pyarrow.dataset")
+        if self._path is None:
+            fragment = kind.make_fragment(pa.PythonFile(self._file, mode="r"))
+        else:
+            local = module("pyarrow.fs").LocalFileSystem()
+            fragment = kind.make_fragment(str(self._path), filesystem=local)
+        return ds.FileSystemDataset([fragment], fragment.physical_schema, kind)
+
+    def _select(self, columns: list[int]) -> Any:
+        if hasattr(self._data, "num_rows"):
+            return self._data.select(columns).replace_schema_metadata()
+        pa, schema = module("pyarrow"), self._data.schema
+        return self._data.replace_schema(pa.schema([schema.field(j) for j in columns]))
+
+    def blocks(
+        self, features: list[int], texts: list[int]
+    ) -> Iterator[tuple[np.ndarray, list[Any]]]:
+        strings = [self._strings(j) for j in texts]
+        start = 0
+        for block in ArrowSource(self._select(features)).read(BLOCK):
+            stop = start + len(block)
+            yield block, [s[start:stop].array for s in strings]
+            start = stop
+        if any(len(s) != start for s in strings) or start != self.rows:
+            raise TableError("its columns have different numbers of rows; write it again")
+
+    def float_type(self, features: list[int]) -> np.dtype:
+        return ArrowSource(self._select(features)).dtype
+
+    def _strings(self, column: int) -> Strings:
+        pa, name = module("pyarrow"), self.header.names[column]
+        if self._counted is not None and column in self.header.levels:
+            return Strings(pa.array(self._counted.values))
+        kind = self._data.schema.field(column).type
+        if column in self.header.opaque:
+            raise _nameless(name, kind)
+        cells = self._cells(column, name)
+        kind = cells.type
+        if pa.types.is_dictionary(kind) and pa.types.is_string(kind.value_type):
+            check_text(sum(map(_length, cells.chunks)), 0)
+        try:
+            found = Strings(cells.cast(kind.value_type) if pa.types.is_dictionary(kind) else cells)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise _nameless(name, kind) from error
+        found.array.validate(full=True)  # of Parquet, text may be no UTF-8
+        return found
+
+    def _cells(self, column: int, name: str) -> Any:
+        if hasattr(self._data, "num_rows"):
+            return self._data.column(column)
+        ds, types = module("pyarrow.dataset"), module("pyarrow").types
+        data = self._data
+        if isinstance(data.format, ds.ParquetFileFormat) and types.is_string(
+            data.schema.types[column]
+        ):
+            # As it is stored: one long text for many rows is held once.
+            data = self._dataset(ds.ParquetFileFormat(dictionary_columns={name}))
+        return data.to_table(columns=[name]).column(0)
+
+    def in_place(self, features: list[int]) -> Any:
+        return self._select(features) if self._lasting else None
+
+
+def _sound(batches: Any, stored: int) -> Iterator[Any]:
+    """Batches whose offsets and lengths were checked: pyarrow would read foreign memory by others."""
+    total = 0
+    for batch in batches:
+        batch.validate(full=True)
+        check_size(total := total + batch.nbytes, stored)
+        yield batch
+
+
+def _length(cells: Any) -> int:
+    """Bytes of all texts of an array with a dictionary."""
+    pc = module("pyarrow.compute")
+    lengths = pc.binary_length(cells.dictionary).cast("int64")
+    return pc.sum(lengths.take(cells.indices)).as_py() or 0
+
+
+def _names_rows(kind: Any) -> bool:
+    """Whether a type has one value for a cell; lists and records, also within others, have several."""
+    types = module("pyarrow").types
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return not types.is_nested(getattr(kind, "storage_type", kind))
+
+
+def _nameless(name: str, kind: Any) -> TableError:
+    return TableError(
+        f"column {shown(name)} has type {str(kind)[:60]}, which names no rows; choose another for "
+        "--id or --label"
+    )
+
+
+def _is_number(kind: Any) -> bool:
+    types = module("pyarrow").types
+    tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+    return any(test(kind) for test in tests)

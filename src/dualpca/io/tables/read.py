@@ -1,0 +1,268 @@
+"""Reading a table: the format by its extension, the columns by choice, the rows block by block."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Collection
+from contextlib import ExitStack
+from numbers import Integral
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from ...operators import Blocks
+from . import arrays, hierarchy
+from .arrow import Arrow
+from .columns import Columns, choose
+from .delimited import Delimited
+from .gather import Gathering, readable
+from .limits import FREE
+from .market import matrix_market
+from .origin import Again, Origin
+from .sniff import NA_VALUES
+from .table import Table, TableError
+
+EXTENSIONS = {
+    **{
+        "csv": "csv",
+        "tsv": "tsv",
+        "tab": "tsv",
+        "txt": "csv",
+        "parquet": "parquet",
+        "pq": "parquet",
+    },
+    **{"arrow": "arrow", "feather": "arrow", "ipc": "arrow", "npy": "npy", "npz": "npz"},
+    **{"mtx": "mtx", "h5ad": "hdf5", "h5": "hdf5", "hdf5": "hdf5", "zarr": "zarr"},
+}
+
+#: How the bytes of a stream tell its format; text is CSV.
+_MAGIC = {
+    **{b"PAR1": "parquet", b"ARROW1": "arrow", b"\x93NUMPY": "npy", b"PK\x03\x04": "npz"},
+    **{b"\x89HDF": "hdf5", b"%%MatrixMarket": "mtx"},
+}
+
+MISSING = ("refuse", "drop", "keep")
+
+
+def read(
+    path: Any,
+    *,
+    format: str | None = None,
+    key: str | None = None,
+    columns: Columns | None = None,
+    missing: str = "refuse",
+    delimiter: str | None = None,
+    decimal: str | None = None,
+    na_values: Collection[str] = NA_VALUES,
+    header: str | bool = "auto",
+    memory: int = 256 * 2**20,
+    unpacked: int = FREE,
+    dtype: Any = None,
+    on_rows: Callable[[int, int, int], Any] | None = None,
+) -> Table:
+    """The numbers of a file, with the names of rows and columns.
+
+    Delimited text (csv, tsv, txt, also .gz and .bz2), Parquet, Arrow (Feather), npy, npz, Matrix
+    Market, HDF5 (h5ad too) and zarr are known by their extensions. What is larger than ``memory``
+    is streamed, from the file where it can be and else from a temporary one; sparse matrices stay
+    sparse, in memory.
+
+    Parameters
+    ----------
+    path : str or path
+        The file; "-" is standard input, whose first bytes tell the format: CSV where they are text.
+    format : str, optional
+        "csv", "tsv", "parquet", "arrow", "npy", "npz", "mtx", "h5ad", "hdf5" or "zarr", whatever the
+        extension.
+    key : str, optional
+        Which array of an npz, HDF5 or zarr file; "layers/counts" say.
+    columns : Columns, optional
+        Which columns are numbers to analyse, names of rows, labels.
+    missing : {"refuse", "drop", "keep"}
+        Missing cells are an error, or their rows are left out, or they are NaN. Infinite cells
+        are always an error.
+    delimiter, decimal : str, optional
+        Of delimited text; found out by default.
+    na_values : collection of str
+        What stands for a missing cell in delimited text.
+    header : {"auto", True, False}
+        Whether the first row of delimited text has the names. By default it has, unless all its
+        cells are numbers.
+    memory : int, default 256 MB
+        Bytes of numbers that are held in memory.
+    unpacked : int, default 256 MB
+        Bytes that a chunk of zarr or HDF5, or an array of these or of npz, may unpack to however small
+        it is in the file. Beyond that a chunk has at most 100 times its packed size, an array 1000 times
+        that of the file, or 100 times where it is read as a whole.
+    dtype : {None, "float32", "float64"}
+        By default float32 where the file has float32, else float64.
+    on_rows : callable, optional
+        Called after each block with the rows read, the bytes read and the bytes there are.
+
+    Returns
+    -------
+    Table
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from dualpca.io.tables import read
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "people.csv")
+    ...     _ = path.write_text("name,height,weight\\nada,1.7,60\\nbob,1.8,81\\n")
+    ...     table = read(path)
+    >>> table.X
+    array([[ 1.7, 60. ],
+           [ 1.8, 81. ]])
+    >>> table.names, list(table.ids)
+    (['height', 'weight'], ['ada', 'bob'])
+    """
+    if missing not in MISSING:
+        raise ValueError(f"missing={missing!r} is not known; give one of {', '.join(MISSING)}")
+    if isinstance(unpacked, bool) or not isinstance(unpacked, Integral) or unpacked < 1:
+        raise ValueError(f"unpacked={unpacked!r} is no number of bytes; give one, such as 2**30")
+    if dtype is not None and np.dtype(dtype).name not in ("float32", "float64"):
+        raise ValueError(f"dtype={dtype!r} is not known; give 'float32' or 'float64'")
+    text = {"delimiter": delimiter, "decimal": decimal, "na_values": na_values, "header": header}
+    name = "standard input" if str(path) == "-" else str(path)
+    try:
+        _check(format, delimiter, decimal)
+        with ExitStack() as stack:
+            kind, file, place = _opened(path, format, stack)
+            with readable():
+                origin = _origin(kind, file, place, key, text, int(unpacked))
+            try:
+                choice = choose(origin.header, columns or Columns())
+                options = {"missing": missing, "memory": memory, "dtype": dtype, "on_rows": on_rows}
+                table = _gathered(Gathering(origin, choice, **options))
+            except BaseException:
+                origin.close()
+                raise
+            if not isinstance(table.X, Blocks):
+                origin.close()
+    except TableError as error:
+        raise TableError(f"{name}: {error}") from error
+    return table
+
+
+def _check(format: str | None, delimiter: str | None, decimal: str | None) -> None:
+    if format is not None and format not in {*EXTENSIONS, *EXTENSIONS.values()}:
+        raise TableError(f"format {format!r} is not known; give one of {', '.join(EXTENSIONS)}")
+    if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
+        raise TableError(f"delimiter {delimiter!r} is not one character; give one, such as ';'")
+    if decimal is not None and (decimal not in (".", ",") or decimal == delimiter):
+        raise TableError(
+            f"decimal {decimal!r} cannot be used; give '.' or ',' and another delimiter"
+        )
+
+
+def _gathered(gathering: Gathering) -> Table:
+    try:
+        return gathering.table()
+    except Again:
+        return gathering.table()
+
+
+def _opened(path: Any, format: str | None, stack: ExitStack) -> tuple[str, BinaryIO, Path | None]:
+    """The format, the open file, and its path where it can be opened again."""
+    kind = EXTENSIONS.get(format or "")
+    if str(path) == "-":
+        if sys.stdin is None:
+            raise TableError("it is closed; give a file, or the output of a command")
+        file = _copied(sys.stdin.buffer, stack)
+        return kind or _by_magic(file), file, None
+    path = Path(path)
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise TableError(f"{error.strerror or error}; check the name of the file") from error
+    if stat.S_ISDIR(mode):
+        if not any((path / name).exists() for name in ("zarr.json", ".zarray", ".zgroup")):
+            raise TableError("this is a folder, and no zarr; give a file")
+        return "zarr", stack.enter_context(tempfile.TemporaryFile()), path
+    endings = [ending[1:].lower() for ending in path.suffixes]
+    if endings and endings[-1] in ("gz", "bz2", "zip"):
+        endings.pop()
+    by_name = EXTENSIONS.get(endings[-1] if endings else "")
+    if not (kind or by_name or _is_stream(mode)):
+        raise TableError(
+            f"the extension {path.suffix!r} is not known; give --format, one of "
+            f"{', '.join(dict.fromkeys(EXTENSIONS.values()))}"
+        )
+    try:
+        file = stack.enter_context(path.open("rb"))
+    except OSError as error:
+        raise TableError(f"{error.strerror or error}; check its permissions") from error
+    if _is_stream(mode):
+        file = _copied(file, stack)
+        return kind or by_name or _by_magic(file), file, None
+    if file.seek(0, 2) == 0:
+        raise TableError("the file is empty; give one with a row of numbers at least")
+    return kind or by_name or "csv", file, path
+
+
+def _is_stream(mode: int) -> bool:
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def _copied(stream: Any, stack: ExitStack) -> BinaryIO:
+    """A stream that can be read once, in a temporary file without a name."""
+    _check_ends(stream)
+    file = stack.enter_context(tempfile.TemporaryFile(prefix="dualpca-"))  # noqa: SIM115
+    try:
+        shutil.copyfileobj(stream, file, 2**20)
+    except OSError as error:
+        raise TableError(
+            f"it cannot be copied to the temporary folder {tempfile.gettempdir()!r} "
+            f"({error.strerror or error}); set TMPDIR to a larger disk, or give a file"
+        ) from error
+    if file.tell() == 0:
+        raise TableError("there is nothing to read; is the command before it right?")
+    return file
+
+
+def _check_ends(stream: Any) -> None:
+    """Refuse devices other than terminals: /dev/zero has no end, and a disk is no table."""
+    try:
+        number = stream.fileno()
+    except (AttributeError, OSError):  # in memory
+        return
+    mode = os.fstat(number).st_mode
+    if stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and not os.isatty(number)):
+        raise TableError("this is a device, whose bytes may have no end; give a file or a pipe")
+
+
+def _by_magic(file: BinaryIO) -> str:
+    file.seek(0)
+    head = file.read(16)
+    return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), "csv")
+
+
+def _origin(
+    kind: str,
+    file: BinaryIO,
+    path: Path | None,
+    key: str | None,
+    text: dict[str, Any],
+    unpacked: int,
+) -> Origin:
+    if key is not None and kind not in ("npz", "hdf5", "zarr"):
+        raise TableError(f"--key {key!r} is for npz, HDF5 and zarr files; leave it out")
+    if kind in ("csv", "tsv"):
+        return Delimited(file, first="\t" if kind == "tsv" else ",", **text)
+    if kind in ("parquet", "arrow"):
+        return Arrow(file, path, parquet=kind == "parquet")
+    if kind == "zarr":
+        if path is None:
+            raise TableError("zarr cannot come through a pipe; give its path")
+        return hierarchy.zarr(path, key, unpacked)
+    if kind == "hdf5":
+        return hierarchy.hdf5(file, path, key, unpacked)
+    if kind == "npz":
+        return arrays.npz(file, key, unpacked)
+    return arrays.npy(file) if kind == "npy" else matrix_market(file)

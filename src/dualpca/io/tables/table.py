@@ -1,0 +1,150 @@
+"""What is read from a file, and the one error of reading and writing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+#: So many characters of a name or cell are told.
+LONG = 60
+
+
+class TableError(ValueError):
+    """A file that cannot be read or written as asked; one line that says what to do."""
+
+
+class Strings(Sequence[str]):
+    """Strings held compactly, in one Arrow array.
+
+    Parameters
+    ----------
+    values : pyarrow array, or iterable of str
+        Missing ones are empty strings.
+
+    Examples
+    --------
+    >>> from dualpca.io.tables import Strings
+    >>> names = Strings(["ada", "bob", "cyd"])
+    >>> names[1], list(names[1:]), list(names[[2, 0]])
+    ('bob', ['bob', 'cyd'], ['cyd', 'ada'])
+    """
+
+    def __init__(self, values: Any) -> None:
+        import pyarrow as pa
+
+        arrow = isinstance(values, (pa.Array, pa.ChunkedArray))
+        array = values if arrow else pa.array(list(values), type=pa.large_string())
+        if isinstance(array, pa.ChunkedArray):
+            # Large before they are joined: offsets of 32 bits end at 2 GB of text.
+            array = array.cast(pa.large_string()).combine_chunks()
+        if isinstance(array, pa.ChunkedArray):  # of no chunks, or of one, as pyarrow likes
+            array = pa.concat_arrays(array.chunks)
+        self.array = array.cast(pa.large_string()).fill_null("")
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            index = np.arange(len(self))[index]
+        if np.ndim(index) == 0:
+            return self.array[int(index)].as_py()
+        chosen = np.arange(len(self))[np.asarray(index)]  # also masks, and counted from the end
+        return Strings(self.array.take(chosen))
+
+    def __iter__(self) -> Iterator[str]:
+        for start in range(0, len(self), 10_000):
+            yield from self.array.slice(start, 10_000).to_pylist()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self.array.to_numpy(zero_copy_only=False), dtype=dtype or object)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} strings: {listed(self, 3)}>"
+
+
+@dataclass
+class Table:
+    """A table that was read.
+
+    Attributes
+    ----------
+    X : ndarray, scipy.sparse.csr_array or Blocks
+        The numbers. What fits the memory allowed is an array; what does not is an operator that
+        reads the file, or a temporary one, in blocks, and that has the names as ``X.names``.
+    names : list of str or None
+        The names of the columns of X.
+    ids, labels : Strings or None
+        A name and a label for each row.
+    n_missing : int
+        Missing cells that were found in the columns of X, in rows kept or dropped.
+    dropped : array of int
+        The rows of the file, from 0, that were dropped for their missing cells.
+    notes : list of str
+        What the user should be told: sentences.
+    id_columns, label_column, left_out
+        Which columns the ids and labels come from, and which were left out as no numbers.
+    """
+
+    X: Any
+    names: list[str] | None
+    ids: Strings | None = None
+    labels: Strings | None = None
+    n_missing: int = 0
+    notes: list[str] = field(default_factory=list)
+    id_columns: list[str] = field(default_factory=list)
+    label_column: str | None = None
+    left_out: list[str] = field(default_factory=list)
+    dropped: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    @property
+    def n_dropped(self) -> int:
+        """How many rows were dropped."""
+        return len(self.dropped)
+
+    def in_file(self, rows: np.ndarray) -> np.ndarray:
+        """The rows of the file, from 1, that rows of X, from 0, were."""
+        before = self.dropped - np.arange(len(self.dropped))  # kept rows before each dropped one
+        return rows + np.searchsorted(before, rows, side="right") + 1
+
+
+def listed(names: Iterable[str], most: int = 6) -> str:
+    """Some names in a sentence: "a, b, c and 4 more"."""
+    names = list(names)
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(_cut(str(name), 3 * LONG) for name in names[:most]) + more
+
+
+def shown(text: Any) -> str:
+    """Text from a file in quotes, cut where it is long."""
+    return repr(_cut(str(text), LONG))
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 3] + "..."
+
+
+def printable(text: str, keep: str = "") -> str:
+    """The text with control characters, which may come from names in files, written out."""
+    return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
+
+
+def counted(number: int, thing: str) -> str:
+    """A number of things: "1 row", "2,000 rows"."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def module(name: str) -> Any:
+    """An optional package, or the name of the extra that brings it."""
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ImportError as error:
+        package = name.split(".")[0]
+        raise ImportError(
+            f"tables need {package}, which is not installed: pip install 'dualpca[io]'"
+        ) from error

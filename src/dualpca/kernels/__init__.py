@@ -1,0 +1,1 @@
+"""Kernels: pairwise evaluation, feature maps, bandwidths, eigenpairs and pre-images."""

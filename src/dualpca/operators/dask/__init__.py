@@ -1,0 +1,1 @@
+"""Dask arrays as operators: the only place that imports Dask."""

@@ -1,0 +1,328 @@
+"""Data spread over a Dask scheduler: a few tasks a worker in each pass, however many the blocks."""
+
+from __future__ import annotations
+
+import io
+import math
+import pickle
+from collections.abc import Iterator
+from contextlib import nullcontext
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import cloudpickle
+import dask
+import dask.array as da
+import numpy as np
+import scipy.sparse as sp
+from array_api_compat import array_namespace, is_numpy_array
+from dask.delayed import Delayed, delayed
+from dask.optimization import cull
+from dask.sizeof import sizeof
+
+from ...linalg import Array, to_numpy
+from ..block_ops import (
+    as_float,
+    block_rows,
+    cast,
+    compressed,
+    one_blas_thread,
+    stack,
+    sum_up,
+    take,
+)
+from ..blocks import READING
+from ..row_blocks import BlockMap, RowBlocked
+from .chunks import column_names, whole_rows
+from .cluster import active_client, compute, holders, workers
+from .own_names import own_blocks
+from .row_arrays import RowArrays
+
+#: Tasks a thread of the scheduler and pass: enough for the last ones to find all threads at work.
+TASKS = 4
+
+#: Blocks that a task makes at once from their graph, in bytes, so that what they share is made once.
+BATCH_BYTES = 128 * 2**20
+
+#: Seconds that a pass waits for the scheduler.
+SCHEDULING = 0.05
+
+#: Results are summed by so many at a time.
+BRANCHES = 8
+
+
+class Group:
+    """The row blocks of one task: held in memory, or as graphs to be computed some at a time."""
+
+    def __init__(self, rows: list[slice], blocks: list[Any], graphs: list[Any]) -> None:
+        self.starts = [part.start for part in rows]
+        self._rows, self._blocks, self._graphs = rows, blocks, graphs
+
+    def __sizeof__(self) -> int:
+        # Idle workers take over tasks whose data is small, as the scheduler is told here.
+        return sum(sizeof(block) for block in self._blocks)
+
+    def blocks(self) -> Iterator[tuple[int, Any]]:
+        """First row and block, in order."""
+        made = (block for graph, keys in self._graphs for block in dask.get(graph, keys))
+        for rows, block in zip(self._rows, self._blocks or made, strict=True):
+            n = rows.stop - rows.start
+            if block.shape[0] != n:
+                raise ValueError(
+                    f"a block of X has {block.shape[0]} rows where its chunks say {n}; "
+                    "give the chunks where the blocks are made, or call X.compute_chunk_sizes()"
+                )
+            yield rows.start, block
+
+
+def head(block: Any) -> Any:
+    """No rows of a block, which tell what kind of block it is."""
+    return compressed(block)[:0] if block.ndim == 2 else block
+
+
+def hold(rows: list[slice], blocks: list[Any]) -> Group:
+    """The group of blocks that are in memory."""
+    return Group(rows, blocks, [])
+
+
+class Rows:
+    """An array with a row for each row of the data, of which a worker has the rows of its group."""
+
+    def __init__(self, starts: list[int], blocks: list[Any], like: Any) -> None:
+        self._starts, self._blocks = starts, [as_kind(block, like) for block in blocks]
+
+    def __getitem__(self, key: Any) -> Any:
+        rows, *others = key if isinstance(key, tuple) else (key,)
+        i = int(np.searchsorted(self._starts, rows.start, side="right")) - 1
+        first = self._starts[i]
+        return self._blocks[i][(slice(rows.start - first, rows.stop - first), *others)]
+
+
+class Message:
+    """A function of blocks, pickled apart from the arrays it holds.
+
+    Arrays with a row for each row of the data (dask arrays) are left out: each worker puts in the
+    rows it has. Others become arrays of the kind that the blocks are, on a GPU say.
+    """
+
+    def __init__(self, f: BlockMap) -> None:
+        self.arrays: list[Any] = []
+        self.spread: list[Any] = []
+        buffer, message = io.BytesIO(), self
+
+        class Pickler(cloudpickle.Pickler):
+            def persistent_id(self, obj: Any) -> Any:
+                for kind, place in ((np.ndarray, message.arrays), (da.Array, message.spread)):
+                    if type(obj) is kind and not getattr(obj.dtype, "hasobject", False):
+                        place.append(obj)
+                        return kind.__name__, len(place) - 1
+                return None
+
+        Pickler(buffer).dump(f)
+        self.code = buffer.getvalue()
+
+    def __reduce__(self) -> Any:
+        return _message, (self.arrays, self.code)
+
+    def load(self, like: Any, rows: list[Rows]) -> BlockMap:
+        """The function, its arrays those of ``like``'s kind."""
+        message = self
+
+        class Unpickler(pickle.Unpickler):
+            def persistent_load(self, key: Any) -> Any:
+                kind, i = key
+                return rows[i] if kind == "Array" else as_kind(message.arrays[i], like)
+
+        return Unpickler(io.BytesIO(self.code)).load()
+
+
+def _message(arrays: list[np.ndarray], code: bytes) -> Message:
+    message = Message.__new__(Message)
+    message.arrays, message.code, message.spread = arrays, code, []
+    return message
+
+
+def as_kind(array: Any, like: Any) -> Any:
+    """An array of the namespace and device of a block; numpy where that is sparse."""
+    if sp.issparse(like) or is_numpy_array(like) or not is_numpy_array(array):
+        return array
+    return array_namespace(like).asarray(array)
+
+
+def as_block(block: Any, dtype: Any) -> Any:
+    """A block as every operator has them: an array or CSR/CSC, of that dtype."""
+    block = compressed(block)
+    return block if block.dtype == dtype else cast(block, str(np.dtype(dtype)))
+
+
+def each(
+    group: Group, message: Message, dtype: Any, factor: int, *parts: list[Any]
+) -> Iterator[list[Any]]:
+    """For each block of a group, on a worker, a function of it in parts of the size of a cache."""
+    f = None
+    for start, block in group.blocks():
+        block = as_block(block, dtype)
+        f = f or message.load(block, [Rows(group.starts, part, block) for part in parts])
+        n, d = block.shape
+        step = block_rows(d, block.dtype.itemsize, factor) if is_numpy_array(block) else n
+        cuts = [*range(0, n, max(step, 1)), n]
+        parts_of = [(i, block if len(cuts) == 2 else block[i:j], j) for i, j in pairwise(cuts)]
+        yield [f(slice(start + i, start + j), part) for i, part, j in parts_of]
+
+
+def total(*work: Any) -> tuple[Any, ...]:
+    """The sum of a function over a group, on the host."""
+    found = sum_up(part for parts in each(*work) for part in parts)
+    return tuple(to_numpy(entry) if hasattr(entry, "shape") else entry for entry in found)
+
+
+def rows_of(*work: Any) -> list[Any]:
+    """The rows that a function makes of each block of a group."""
+    found = (stack(parts) for parts in each(*work))
+    # Numbers of rows are for arithmetic with other such arrays, which may come from the host.
+    return [to_numpy(rows) if rows.ndim == 1 else rows for rows in found]
+
+
+class Distributed(RowBlocked):
+    """A dask array or data frame, multiplied where its blocks are, on the scheduler that is active.
+
+    Blocks that were persisted are used where they lie; others are computed anew in each pass, so
+    that data larger than the memory of the cluster can be swept. A pass is a few tasks for each
+    thread, whatever the number of blocks, and a tree of sums; only thin factors travel.
+    """
+
+    def __init__(self, X: Any) -> None:
+        self.names = column_names(X)
+        self.X = X = whole_rows(X)
+        self._rows = X.chunks[0]  # none of them empty
+        self._starts = np.cumsum([0, *self._rows])
+        first = compute(delayed(head, pure=False)(own_blocks(X.blocks[:1])[0, 0]))
+        if first.ndim != 2 or np.ma.isMaskedArray(first):
+            kind = "is masked" if first.ndim == 2 else f"has {first.ndim} dimension(s)"
+            raise ValueError(f"a block of X {kind}; give matrices of numbers, filled where masked")
+        self._sparse = sp.issparse(first)  # what X says of itself may be wrong
+        super().__init__((int(self._starts[-1]), int(X.shape[1])), as_float(first[:0]).dtype)
+        self._members = self._grouped()
+        self._arrays = RowArrays(self._rows, self._members)
+        self._groups = self._hold()
+
+    @cached_property
+    def _blocks(self) -> Any:
+        """The row blocks, each a delayed object."""
+        return own_blocks(self.X)[:, 0]
+
+    def __reduce__(self) -> Any:
+        raise TypeError("the operator of distributed data stays with the client")
+
+    @property
+    def sparse(self) -> bool:
+        return self._sparse
+
+    @property
+    def spread(self) -> bool:
+        return True
+
+    @property
+    def waiting(self) -> float:
+        nbytes = math.prod(self.shape) * np.dtype(self.dtype).itemsize
+        return SCHEDULING + (0.0 if self._held else nbytes / READING)
+
+    def _grouped(self) -> list[list[int]]:
+        """Which blocks make a group: those that one worker holds, or neighbours."""
+        places = holders(self.X)
+        self._held = places[0] is not None
+        homes: dict[Any, list[int]] = {}
+        for i, home in enumerate(places):
+            homes.setdefault(home, []).append(i)
+        tasks = TASKS * workers()
+        groups = []
+        for members in homes.values():
+            count = min(len(members), max(1, round(tasks * len(members) / len(places))))
+            groups += [part.tolist() for part in np.array_split(members, count)]
+        return sorted(groups)
+
+    def _hold(self) -> list[Delayed]:
+        """The groups, kept by the scheduler: blocks in its memory, or the graphs that make them."""
+        keys = self.X.__dask_keys__()
+        rows = [slice(int(start), int(stop)) for start, stop in pairwise(self._starts)]
+        if self._held:
+            groups = [
+                delayed(hold, pure=False)([rows[i] for i in m], [self._blocks[i] for i in m])
+                for m in self._members
+            ]
+            return list(dask.persist(*groups, optimize_graph=False))
+        graph = dict(dask.optimize(self.X)[0].__dask_graph__())
+        groups = []
+        for members in self._members:
+            batches: list[list[int]] = [[]]
+            size = 0.0
+            for i in members:
+                nbytes = float(self._rows[i]) * self.shape[1] * 8
+                if batches[-1] and size + nbytes > BATCH_BYTES:
+                    batches.append([])
+                    size = 0.0
+                batches[-1].append(i)
+                size += nbytes
+            graphs = [
+                (cull(graph, [keys[i][0] for i in b])[0], [keys[i][0] for i in b]) for b in batches
+            ]
+            group = Group([rows[i] for i in members], [], graphs)
+            groups.append(delayed(group, traverse=False))
+        return list(dask.persist(*groups, optimize_graph=False))
+
+    def _tasks(self, task: Any, f: BlockMap, factor: int) -> list[Delayed]:
+        self._counter[0] += 1
+        message = Message(f)
+        spread = [self._arrays.kept(array) for array in message.spread]
+        sent = delayed(message, pure=False, traverse=False)
+        return [
+            delayed(task, pure=False)(group, sent, self.dtype, factor, *carried)
+            for group, *carried in zip(self._groups, *spread, strict=True)
+        ]
+
+    def _sum(self, f: BlockMap, factor: int = 1) -> tuple[Any, ...]:
+        parts = self._tasks(total, f, factor)
+        while len(parts) > 1:
+            few = [parts[i : i + BRANCHES] for i in range(0, len(parts), BRANCHES)]
+            parts = [delayed(sum_up, pure=False)(some) for some in few]
+        # Threads of this process multiply side by side, each with one thread of BLAS.
+        with one_blas_thread() if active_client() is None else nullcontext():
+            return compute(parts[0])
+
+    def _stack(self, f: BlockMap, columns: int | None = None) -> Array:
+        width = () if columns is None else (columns,)
+        return self._arrays.array(self._tasks(rows_of, f, 1), width, self.dtype)
+
+    def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
+        """Each block in turn, brought to this process."""
+        for i, block in enumerate(self._blocks):
+            rows = slice(int(self._starts[i]), int(self._starts[i + 1]))
+            yield rows, as_block(compute(block), self.dtype)
+
+    def take(self, rows: np.ndarray) -> Any:
+        wanted = rows.tolist()  # as a list it stays on the host
+
+        def chosen(these: slice, block: Any) -> tuple[list[Any]]:
+            i, j = np.searchsorted(wanted, [these.start, these.stop])
+            few = np.asarray(wanted[i:j], dtype=np.int64) - these.start
+            return ([(these.start, take(block, few))] if i < j else [],)
+
+        found = [part for _, part in sorted(self._sum(chosen)[0], key=lambda pair: pair[0])]
+        return sp.vstack(found, format="csr") if self.sparse else stack(list(map(to_numpy, found)))
+
+    def held(self, *arrays: Array) -> tuple[Array, ...]:
+        return self._arrays.hold(*arrays)
+
+    def row_norms(self) -> Array:
+        if self._norms is None:
+            (self._norms,) = self.held(super().row_norms())
+        return self._norms
+
+    def as_rows(self, values: Any) -> Array:
+        if not isinstance(values, da.Array):
+            values = da.from_array(np.asarray(values), chunks=(self._rows,))
+        return self.held(values.astype(self.dtype).rechunk((self._rows,)))[0]
+
+    def here(self, Y: Array) -> Array:
+        return to_numpy(Y)

@@ -1,0 +1,150 @@
+"""Arrays with a row for each row of spread data: dask arrays that are computed group by group."""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from operator import getitem
+from typing import Any
+from uuid import uuid4
+from weakref import WeakValueDictionary
+
+import dask
+import dask.array as da
+import numpy as np
+from dask.delayed import Delayed, delayed
+from dask.highlevelgraph import HighLevelGraph
+from dask.optimization import cull
+
+from ..block_ops import sum_up
+from .cluster import compute
+from .own_names import own_blocks
+
+#: So many arrays are kept although nobody else does: expressions are made of them.
+RECENT = 8
+
+
+#: How the names of such arrays begin.
+ROWS = "rows-of-"
+
+
+class Expression:
+    """What a group has to compute of its blocks: a graph between named inputs and some keys."""
+
+    def __init__(self, graph: dict[Any, Any], keys: list[Any], inputs: list[list[Any]]) -> None:
+        self.graph, self.keys, self.inputs = graph, keys, inputs
+
+    def __call__(self, *lists: list[Any]) -> list[Any]:
+        graph = dict(self.graph)
+        for keys, blocks in zip(self.inputs, lists, strict=True):
+            graph.update(zip(keys, blocks, strict=True))
+        return list(dask.get(graph, self.keys))
+
+
+class RowArrays:
+    """Lists of blocks, one for each group, and the dask arrays that they are.
+
+    To dask an array has a chunk for each block of the data. Where it was made by arithmetic on other
+    such arrays, all of that is one task for each group, however many the blocks and the operations.
+    """
+
+    def __init__(self, rows: tuple[int, ...], members: list[list[int]]) -> None:
+        self._rows, self._members = rows, members
+        self._known: WeakValueDictionary[str, Any] = WeakValueDictionary()
+        self._held: WeakValueDictionary[str, Any] = WeakValueDictionary()
+        self._recent: deque[Any] = deque(maxlen=RECENT)
+
+    def array(self, lists: list[Delayed], width: tuple[int, ...], dtype: Any) -> Any:
+        """The dask array whose blocks are in these lists."""
+        name = f"{ROWS}{uuid4().hex}"
+        blocks: dict[Any, Any] = {
+            _key(name, i, len(width)): (getitem, some.key, place)
+            for members, some in zip(self._members, lists, strict=True)
+            for place, i in enumerate(members)
+        }
+        parts: Any = lists
+        graph = HighLevelGraph.from_collections(name, blocks, dependencies=parts)
+        chunks = (self._rows, *((n,) for n in width))
+        array: Any = da.Array(graph, name, chunks, meta=np.empty((0,) * len(chunks), dtype=dtype))
+        array.lists = lists
+        array.over_blocks = partial(self._over, lists)  # see linalg.over_blocks
+        self._known[name] = array
+        self._recent.append(array)
+        return array
+
+    def _over(self, lists: list[Delayed], f: Any) -> list[Any]:
+        tasks = [
+            delayed(_mapped, pure=False)(f, m, some)
+            for m, some in zip(self._members, lists, strict=True)
+        ]
+        found = compute(delayed(sum_up, pure=False)(tasks))
+        return [value for _, value in sorted(found, key=lambda pair: pair[0])]
+
+    def hold(self, *arrays: Any) -> tuple[Any, ...]:
+        """The same arrays, computed and kept by the scheduler."""
+        found = [self._expressed(array) or self._gathered(array) for array in arrays]
+        kept = dask.persist(*found, optimize_graph=False)
+        made = [
+            self.array(list(lists), array.shape[1:], array.dtype)
+            for lists, array in zip(kept, arrays, strict=True)
+        ]
+        self._held.update({array.name: array for array in made})
+        return tuple(made)
+
+    def kept(self, array: Any) -> list[Delayed]:
+        """The list of blocks of each group, kept by the scheduler."""
+        if array.name not in self._held:
+            (self._held[array.name],) = self.hold(array)
+        return self._held[array.name].lists
+
+    def _gathered(self, array: Any) -> list[Delayed]:
+        """Lists of the blocks of any dask array."""
+        chunks = (self._rows, *((n,) for n in array.shape[1:]))
+        blocks = own_blocks(array.rechunk(chunks)).ravel()
+        return [delayed(list, pure=False)([blocks[i] for i in m]) for m in self._members]
+
+    def _expressed(self, array: Any) -> list[Delayed] | None:
+        """The same, of arithmetic on arrays that are in lists; None where something else is in it."""
+        if array.name in self._known:
+            return self._known[array.name].lists
+        graph, between, inputs = array.__dask_graph__(), {}, {}
+        todo = [array.name]
+        while todo:
+            name = todo.pop()
+            depends = graph.dependencies.get(name)
+            if name in self._known:
+                inputs[name] = self._known[name]
+            elif name.startswith(ROWS) or not (depends or _is_constant(graph.layers[name])):
+                return None  # forgotten, or another array
+            else:
+                between.update(graph.layers[name])
+                todo += depends or ()
+        ends = {key for name in inputs for key in graph.layers[name]}
+        between.update(dict.fromkeys(ends))
+        lists = []
+        for g, members in enumerate(self._members):
+            keys = [_key(array.name, i, array.ndim - 1) for i in members]
+            needed = cull(between, keys)[0]
+            places = [[_key(name, i, a.ndim - 1) for i in members] for name, a in inputs.items()]
+            here = {key for some in places for key in some}
+            if any(key in ends and key not in here for key in needed):
+                return None
+            inner = {key: task for key, task in needed.items() if key not in ends}
+            expression = delayed(Expression(inner, keys, places), pure=False, traverse=False)
+            lists.append(expression(*(a.lists[g] for a in inputs.values())))
+        return lists
+
+
+def _is_constant(layer: Any) -> bool:
+    """Whether a source is one chunk, which is not on a cluster."""
+    values = list(dict(layer).values())
+    return len(values) == 1 and not type(values[0]).__module__.startswith("distributed")
+
+
+def _mapped(f: Any, members: list[int], blocks: list[Any]) -> list[Any]:
+    """``f(i, block)`` for each block of a group, with its number, on a worker."""
+    return [(i, f(i, block)) for i, block in zip(members, blocks, strict=True)]
+
+
+def _key(name: str, i: int, more: int) -> tuple[Any, ...]:
+    return (name, i, *(0,) * more)

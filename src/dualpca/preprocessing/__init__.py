@@ -1,0 +1,1 @@
+"""Statistics of columns: holes, centres and scales."""

@@ -1,0 +1,1 @@
+"""Principal component pursuit as a method."""

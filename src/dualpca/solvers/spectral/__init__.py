@@ -1,0 +1,1 @@
+"""Solvers of the eigenproblem of X^T X: LAPACK, Gram, Krylov and Chebyshev."""

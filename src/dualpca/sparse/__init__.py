@@ -1,0 +1,1 @@
+"""Sparse principal components as a method."""
