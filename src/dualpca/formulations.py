@@ -14,7 +14,7 @@ from .functions.norms import Lp
 from .functions.rows import RowLoss
 from .functions.sparse import KSupport, TopK
 from .functions.thresholds import HardSquare, SoftSquare
-from .linalg import Array, gram, largest, namespace, norm, seen
+from .linalg import Array, gram, host_sample, largest, namespace, norm
 from .losses import Log, as_loss
 from .operators import Operator, as_operator
 from .problem import DCProblem
@@ -67,7 +67,7 @@ def robust(
     xp = namespace(norms)
     if epsilon is None and loss.singular:
         coarse = "float32" in str(norms.dtype) or isinstance(loss, Log)
-        some = np.sort(seen(norms))
+        some = np.sort(host_sample(norms))
         epsilon = (1e-3 if coarse else 1e-6) * float(some[len(some) // 2])
     longest = largest(norms)
     if not longest <= float(xp.finfo(norms.dtype).max) ** 0.5 / 2:
@@ -75,7 +75,7 @@ def robust(
             f"X has a row of norm {longest:.1e}, whose square overflows {norms.dtype}; divide X by its "
             "largest magnitude"
         )
-    alpha = X.held(xp.sqrt(norms**2 + epsilon**2))[0] if epsilon else norms
+    alpha = X.persist_rows(xp.sqrt(norms**2 + epsilon**2))[0] if epsilon else norms
     return DCProblem(Spectral(Ball(Lp(math.inf))), RowLoss(alpha, loss, mass), X)
 
 

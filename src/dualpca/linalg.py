@@ -23,6 +23,7 @@ __all__ = [
     "eigh",
     "fix_signs",
     "gram",
+    "host_sample",
     "inner",
     "invert_lower",
     "is_implicit",
@@ -36,8 +37,7 @@ __all__ = [
     "over_blocks",
     "residual",
     "right_singular",
-    "seen",
-    "seen_rows",
+    "sampled_rows",
     "singular_values",
     "standard_normal",
     "to_numpy",
@@ -81,7 +81,7 @@ def to_numpy(A: Array) -> np.ndarray:
 
 
 #: Of rows that are spread over a cluster, statistics are of a sample of so many.
-SEEN = 100_000
+SAMPLE_ROWS = 100_000
 
 
 def over_blocks(A: Array, f: Callable[[int, Array], Any]) -> list[Any]:
@@ -105,11 +105,11 @@ def largest(A: Array) -> float:
     return max(over_blocks(A, lambda i, block: float(array_namespace(block).max(block))))
 
 
-def seen(A: Array) -> np.ndarray:
+def host_sample(A: Array) -> np.ndarray:
     """A on the host; of rows that are spread over a cluster, a sample, the same ones each time."""
     if not is_dask_array(A):
         return to_numpy(A)
-    rows = seen_rows(A)
+    rows = sampled_rows(A)
     if not hasattr(A, "over_blocks"):
         return to_numpy(A[rows] if len(rows) < A.shape[0] else A)
     starts = np.cumsum([0, *A.chunks[0]])
@@ -121,12 +121,12 @@ def seen(A: Array) -> np.ndarray:
     return np.concatenate(over_blocks(A, some))
 
 
-def seen_rows(A: Array) -> np.ndarray:
-    """Which rows :func:`seen` has, in order."""
+def sampled_rows(A: Array) -> np.ndarray:
+    """Which rows :func:`host_sample` has, in order."""
     N = A.shape[0]
-    if not is_dask_array(A) or N <= SEEN:
+    if not is_dask_array(A) or N <= SAMPLE_ROWS:
         return np.arange(N)
-    return np.sort(np.random.default_rng(0).choice(N, SEEN, replace=False))
+    return np.sort(np.random.default_rng(0).choice(N, SAMPLE_ROWS, replace=False))
 
 
 def cross(A: Array, B: Array) -> Array:

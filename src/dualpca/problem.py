@@ -102,7 +102,7 @@ class DCProblem:
     def homogeneous(self) -> bool:
         """Whether G and F are, of different degrees, so that :meth:`scaled` is defined."""
         a, b = degree(self.G), degree(self.F)
-        return not (a is None or b is None or a == b or math.isinf(b) or self.X.spread)
+        return not (a is None or b is None or a == b or math.isinf(b) or self.X.is_distributed)
 
     def scaled(self, c: float) -> tuple[DCProblem, float, float]:
         """The problem of ``cX`` with numbers t and k: ``G(tW) - F(X tW) = k (G(W) - F(cX W))``.
@@ -124,7 +124,7 @@ class DCProblem:
         rng = np.random.default_rng(random_state)
         rows = self.X.shape[0] if self.X.implicit else self.X.shape[1]
         what = f"3 iterates of {rows:,} x {s:,} numbers"
-        beside = self.X.asarray(np.zeros((1, 1)))
+        beside = self.X.like
         ensure(3 * rows * s * itemsize(beside), what, "ask for fewer components", beside)
         W = self.X.asarray(rng.standard_normal((rows, s)))
         W = orthonormalize(self.X.T @ W if self.X.implicit else W)

@@ -126,7 +126,7 @@ def phase(name: str) -> Iterator[None]:
         run.phase, run.stopped = before
 
 
-def reached(solver: str, residual: float, tol: float, passes: int | None = None) -> bool:
+def report_step(solver: str, residual: float, tol: float, passes: int | None = None) -> bool:
     """Tell of an iteration; whether to stop there."""
     run = _RUN.get()
     if run is None:

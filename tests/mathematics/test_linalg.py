@@ -18,6 +18,7 @@ from dualpca.linalg import (
     eigh,
     fix_signs,
     gram,
+    host_sample,
     inner,
     invert_lower,
     is_implicit,
@@ -31,8 +32,7 @@ from dualpca.linalg import (
     over_blocks,
     residual,
     right_singular,
-    seen,
-    seen_rows,
+    sampled_rows,
     singular_values,
     standard_normal,
     to_numpy,
@@ -663,17 +663,17 @@ def test_seen_is_a_sample_of_lazy_rows_only(shape, spread, monkeypatch):
     lazy = da.from_array(A, chunks=(rows, *((n,) for n in shape[1:])))
     if spread:
         lazy.over_blocks = Spread(*np.split(A, np.cumsum(rows)[:-1])).over_blocks
-    np.testing.assert_array_equal(seen_rows(lazy), np.arange(40))
-    np.testing.assert_array_equal(seen(lazy), A)
+    np.testing.assert_array_equal(sampled_rows(lazy), np.arange(40))
+    np.testing.assert_array_equal(host_sample(lazy), A)
     for least, count in ((40, 40), (39, 39), (11, 11), (1, 1)):
-        monkeypatch.setattr("dualpca.linalg.SEEN", least)
-        np.testing.assert_array_equal(seen_rows(A), np.arange(40))
-        np.testing.assert_array_equal(seen(A), A)
-        some = seen_rows(lazy)
+        monkeypatch.setattr("dualpca.linalg.SAMPLE_ROWS", least)
+        np.testing.assert_array_equal(sampled_rows(A), np.arange(40))
+        np.testing.assert_array_equal(host_sample(A), A)
+        some = sampled_rows(lazy)
         assert len(some) == count
         assert (np.diff(some) > 0).all()
         assert set(some) <= set(range(40))
-        np.testing.assert_array_equal(seen_rows(lazy), some)
-        np.testing.assert_array_equal(seen(lazy), A[some])
-    monkeypatch.setattr("dualpca.linalg.SEEN", 11)
-    assert set(seen_rows(lazy)) & set(range(20, 40))  # not the first ones
+        np.testing.assert_array_equal(sampled_rows(lazy), some)
+        np.testing.assert_array_equal(host_sample(lazy), A[some])
+    monkeypatch.setattr("dualpca.linalg.SAMPLE_ROWS", 11)
+    assert set(sampled_rows(lazy)) & set(range(20, 40))  # not the first ones

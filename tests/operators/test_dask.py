@@ -209,7 +209,7 @@ def test_a_worker_dies_in_the_middle_of_a_fit(own_cluster, tmp_path):
     expected = whole.components_, whole.explained_variance_, whole.n_passes_
     flag, operator = str(tmp_path / "killed"), as_operator(X)
     passes = []
-    plain = operator._sum
+    plain = operator.sum_blocks
 
     def deadly(f, factor=1):
         passes.append(1)
@@ -222,7 +222,7 @@ def test_a_worker_dies_in_the_middle_of_a_fit(own_cluster, tmp_path):
 
         return plain(dies, factor)
 
-    operator._sum = deadly
+    operator.sum_blocks = deadly
     model = estimator.fit(operator)
     assert os.path.exists(flag)
     assert len(passes) > 4

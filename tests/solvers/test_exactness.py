@@ -170,12 +170,12 @@ def test_the_float32_copy_is_centred_scaled_and_weighted(weighted):
     b = rng.uniform(1, 2, 200)
     for X in (centered(as_operator(A)), as_operator(A)):
         X = Weighted(X, b) if weighted else X
-        copy = X.single(0.25)
+        copy = X.float32_copy(0.25)
         assert str(copy.dtype) == "float32"
         exact = 0.25 * X.todense()
         np.testing.assert_allclose(copy.todense(), exact, atol=2e-7 * np.abs(exact).max())
-    assert as_operator(sp.csr_array(A)).single(1.0) is None
-    assert as_operator([A[:50], A[50:]]).single(1.0) is None
+    assert as_operator(sp.csr_array(A)).float32_copy(1.0) is None
+    assert as_operator([A[:50], A[50:]]).float32_copy(1.0) is None
 
 
 @pytest.mark.parametrize("name", [*NAMES, "positive", "tall"])

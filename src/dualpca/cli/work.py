@@ -262,7 +262,7 @@ def stem(path: str, otherwise: str) -> str:
 def blocks_of(X: Any) -> Iterator[tuple[int, Any]]:
     """The first row and the rows of each block, one after the other."""
     if hasattr(X, "blocks"):
-        for rows, block in X._read():
+        for rows, block in X.read_blocks():
             yield rows.start, block
         return
     step = max(1, BLOCK // X.shape[1])

@@ -25,7 +25,7 @@ from ..operators.centering import Shifted
 from ..operators.readable import check_readable
 from ..operators.row_blocks import RowBlocked
 from ..operators.views import Centered
-from ..solvers.solve import outside
+from ..solvers.solve import user_stacklevel
 
 
 def seed(random_state: Any) -> int:
@@ -119,7 +119,7 @@ def _streamed(estimator: Any, X: Any, *, reset: bool, rows: int) -> RowBlocked:
             energy = operator.column_sums(exact=exact, keep=True)[1]
         if not np.isfinite(energy):
             name = type(estimator).__name__
-            operator._sum(lambda rows, block: (check_finite(name, block),))
+            operator.sum_blocks(lambda rows, block: (check_finite(name, block),))
     return operator
 
 
@@ -148,7 +148,7 @@ def check_names(estimator: Any, names: list[str], *, reset: bool) -> None:
         name = type(estimator).__name__
         warnings.warn(
             f"X has feature names, but {name} was fitted without feature names",
-            stacklevel=outside(),
+            stacklevel=user_stacklevel(),
         )
     elif list(fitted) != names:
         odd = sorted(set(names) ^ set(fitted)) or ["the same names in another order"]
@@ -175,7 +175,7 @@ def checked_weights(sample_weight: Any, X: Operator) -> Any:
             f"sample_weight has shape {tuple(given.shape)}; give one weight for each of the "
             f"{X.shape[0]} rows of X"
         )
-    weights = X.as_rows(given) if isinstance(X, RowBlocked) else X.asarray(given)
+    weights = X.row_vector(given) if isinstance(X, RowBlocked) else X.asarray(given)
     xp = array_namespace(weights)
     low, mass = float(xp.min(weights)), total(weights)
     if not (low >= 0 and np.isfinite(mass)):

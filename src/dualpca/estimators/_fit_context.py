@@ -26,7 +26,7 @@ except ImportError:  # scikit-learn before 1.9
         return method
 
 
-class FollowedMixin(SaveMixin, CallbackSupportMixin):
+class FitContext(SaveMixin, CallbackSupportMixin):
     """Estimators whose ``fit`` tells of its progress, and that can be saved."""
 
     verbose: int
@@ -58,7 +58,7 @@ _NOT_FINITE = (
 
 
 @contextmanager
-def as_before(model: Any) -> Iterator[None]:
+def restored_on_error(model: Any) -> Iterator[None]:
     """A failure inside leaves the model as it was.
 
     Half of a new fit beside half of an old one would answer, and wrongly.
@@ -84,7 +84,7 @@ def _check_finite(model: Any) -> None:
             raise FloatingPointError(f"{type(model).__name__}.{name}: {_NOT_FINITE}")
 
 
-def followed(fit: Callable[..., Any]) -> Callable[..., Any]:
+def reports_progress(fit: Callable[..., Any]) -> Callable[..., Any]:
     """The method, with its progress told to who wants to know; a failure leaves the model as it was."""
 
     @functools.wraps(fit)
@@ -98,7 +98,7 @@ def followed(fit: Callable[..., Any]) -> Callable[..., Any]:
                 given["metadata"] = {"sample_weight": bound["sample_weight"]}
             context = self._init_callback_context(max_subtasks=None)
             listeners.append(_Callbacks(self, context, given))
-        with as_before(self):
+        with restored_on_error(self):
             with printing(type(self).__name__, self.verbose), listening(*listeners):
                 result = fit(self, X, *args, **kwargs)
             _check_finite(self)

@@ -19,7 +19,7 @@ from ..operators.block_ops import as_float, block_rows
 from ..operators.centering import shifted
 from ..operators.row_blocks import RowBlocked
 from ._base import check_energy, checked_weights, validated
-from ._fit_context import FollowedMixin
+from ._fit_context import FitContext
 
 KERNELS = {
     "linear",
@@ -58,7 +58,7 @@ KERNEL_CONSTRAINTS: dict[str, Any] = {
 }
 
 
-class KernelMixin(FollowedMixin):
+class KernelMixin(FitContext):
     """What the kernel parameters of an estimator mean."""
 
     kernel: Any
@@ -175,7 +175,7 @@ class KernelMixin(FollowedMixin):
             chunks = (X[i : i + 64] for i in range(0, X.shape[0], 64))
             return np.concatenate([np.diagonal(kernel(some, some)) for some in chunks])
 
-        return X._stack(diagonal) if isinstance(X, RowBlocked) else diagonal(slice(None), X)
+        return X.map_rows(diagonal) if isinstance(X, RowBlocked) else diagonal(slice(None), X)
 
     def _in_chunks(self, X: Any, columns: int) -> list[slice]:
         """Slices of X whose kernels with ``columns`` rows take about CHUNK_BYTES."""

@@ -10,7 +10,7 @@ from sklearn.base import OutlierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ..linalg import Array, namespace, seen
+from ..linalg import Array, host_sample, namespace
 from ..operators import as_operator
 from ..operators.block_ops import dense
 from ..operators.row_blocks import RowBlocked
@@ -142,7 +142,7 @@ class OutlierScoresMixin(OutlierMixin):
                 self.flags_by_, 1.0
             )
         else:
-            numbers = seen(scores) if counted is None else seen(scores)[counted]
+            numbers = host_sample(scores) if counted is None else host_sample(scores)[counted]
             offset = float(np.percentile(numbers, 100.0 * self.contamination))
             # Where that is the score of a row, rounding must not decide on its flag.
             self.offset_ = offset - float(np.sqrt(np.finfo(numbers.dtype).eps)) * abs(offset)
@@ -195,4 +195,4 @@ class LinearOutliersMixin(OutlierScoresMixin):
             rest = centred - (centred @ V) @ V.T
             return rest * namespace(rest).abs(rest)
 
-        return operator._stack(part, operator.shape[1])
+        return operator.map_rows(part, operator.shape[1])

@@ -20,7 +20,7 @@ from ..progress import convergence
 from ..solvers import Ritz
 from ..solvers.subspace import ITERATIVE
 from ._base import check_number, seed
-from ._fit_context import followed
+from ._fit_context import reports_progress
 from ._kernels import KERNEL_CONSTRAINTS, KernelMixin
 from .pca import PCA
 
@@ -173,7 +173,7 @@ class KernelPCA(
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    @followed
+    @reports_progress
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> KernelPCA:
         """Fit the model.
 
@@ -240,7 +240,7 @@ class KernelPCA(
     ) -> None:
         """PCA of the features, of which K is made approximately."""
         self.features_ = self._feature_map(rows, rng)
-        if present is not None and not rows.spread:
+        if present is not None and not rows.is_distributed:
             X, weights = rows, weights[present]
         operator = feature_operator(self.features_, X)
         n = self.n_components

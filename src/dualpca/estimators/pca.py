@@ -33,13 +33,13 @@ from ._base import (
     seed,
     validated,
 )
-from ._fit_context import FollowedMixin, followed
+from ._fit_context import FitContext, reports_progress
 from ._scores import ScoresMixin
 
 __all__ = ["PCA"]
 
 
-class PCA(FollowedMixin, ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseEstimator):
+class PCA(FitContext, ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseEstimator):
     """Principal component analysis at the accuracy that was asked for.
 
     Parameters
@@ -150,7 +150,7 @@ class PCA(FollowedMixin, ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseE
         self.random_state = random_state
         self.verbose = verbose
 
-    @followed
+    @reports_progress
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> PCA:
         """Fit the model.
 
@@ -168,7 +168,7 @@ class PCA(FollowedMixin, ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseE
         self._set(self._decompose(X, sample_weight)[1])
         return self
 
-    @followed
+    @reports_progress
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
         """Fit the model and return the scores of X.
 
@@ -186,7 +186,7 @@ class PCA(FollowedMixin, ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseE
         self._set(found)
         return self._scores(X)
 
-    @followed
+    @reports_progress
     def path(self, X: Any, n_components: Any, sample_weight: Any = None) -> list[PCA]:
         """Models with several numbers of components, for the price of the largest.
 
@@ -235,7 +235,7 @@ class PCA(FollowedMixin, ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseE
         X = validated(self, X, reset=True, rows=2)
         operator = as_operator(X)
         dense = is_dense_in_memory(X)
-        with operator.alone() if dense else nullcontext():
+        with operator.blas_limited() if dense else nullcontext():
             return X, self._found(operator, sample_weight, dense=dense)
 
     def _found(self, operator: Operator, sample_weight: Any, *, dense: bool) -> Decomposition:

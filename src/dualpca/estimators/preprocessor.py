@@ -17,7 +17,7 @@ from ..operators.row_blocks import RowBlocked
 from ..preprocessing.columns import describe, medians, named, refuse
 from ..preprocessing.scaling import Backward, Forward, OutputMixin, apply
 from ._base import _check_shape, _streamed, check_names
-from ._fit_context import as_before
+from ._fit_context import restored_on_error
 from ._save import SaveMixin
 
 __all__ = ["Preprocessor"]
@@ -100,7 +100,7 @@ class Preprocessor(OutputMixin, SaveMixin, OneToOneFeatureMixin, TransformerMixi
         -------
         self
         """
-        with as_before(self):
+        with restored_on_error(self):
             return self._fitted(X)
 
     def _fitted(self, X: Any) -> Preprocessor:
@@ -109,7 +109,7 @@ class Preprocessor(OutputMixin, SaveMixin, OneToOneFeatureMixin, TransformerMixi
         operator = as_operator(X)
         assert isinstance(operator, RowBlocked)
         names = getattr(self, "feature_names_in_", None)
-        parts = operator._sum(lambda rows, block: ([describe(block)],), GRAM_FACTOR)[0]
+        parts = operator.sum_blocks(lambda rows, block: ([describe(block)],), GRAM_FACTOR)[0]
         found = parts[0]
         for part in parts[1:]:
             found = found + part

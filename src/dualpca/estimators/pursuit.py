@@ -19,15 +19,15 @@ from ..linalg import Array, fix_signs, namespace
 from ..operators import Operator, as_operator
 from ..progress import convergence, stopped
 from ..pursuit.admm import Pursued, Shrinkage, pursue
-from ..solvers.solve import outside
+from ..solvers.solve import user_stacklevel
 from ._base import check_same_kind, check_scores, seed, validated
-from ._fit_context import FollowedMixin, followed
+from ._fit_context import FitContext, reports_progress
 
 __all__ = ["PrincipalComponentPursuit"]
 
 
 class PrincipalComponentPursuit(
-    FollowedMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+    FitContext, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
     """A low-rank matrix and a sparse one whose sum is X: PCA that single bad entries do not move.
 
@@ -126,7 +126,7 @@ class PrincipalComponentPursuit(
         self.random_state = random_state
         self.verbose = verbose
 
-    @followed
+    @reports_progress
     def fit(self, X: Any, y: Any = None) -> PrincipalComponentPursuit:
         """Decompose X.
 
@@ -226,7 +226,7 @@ class PrincipalComponentPursuit(
                 f"{found.gap:.1e} and a dual residual of {found.dual:.1e}, above "
                 f"tol={self.tol:.1e}; raise max_iter or tol",
                 ConvergenceWarning,
-                stacklevel=outside(),
+                stacklevel=user_stacklevel(),
             )
         return found.scaled(scale)
 
@@ -289,7 +289,7 @@ def l1_scores(X: Array, V: Array) -> Array:
             f"{rows.shape[0]} of {X.shape[0]} rows were not fitted to {PRECISION:.0e} in {ROUNDS} steps; "
             "their scores are near the best",
             ConvergenceWarning,
-            stacklevel=outside(),
+            stacklevel=user_stacklevel(),
         )
         found.append((rows, t))
     order = xp.argsort(xp.concat([row for row, _ in found]))

@@ -19,7 +19,7 @@ from ..robust.kernel_fit import apart, fit_kernel
 from ..robust.scale import chi2_quantile
 from ..robust.starts import STARTS
 from ._base import check_number, seed
-from ._fit_context import followed
+from ._fit_context import reports_progress
 from ._kernels import KERNEL_CONSTRAINTS, KernelMixin
 from ._outliers import OutlierScoresMixin, score_distances
 from .robust_pca import MAP, RobustPCA
@@ -153,7 +153,7 @@ class RobustKernelPCA(
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    @followed
+    @reports_progress
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> RobustKernelPCA:
         """Fit the model.
 
@@ -215,9 +215,9 @@ class RobustKernelPCA(
         """The training rows beside the subspace, in feature space."""
         T, rest = self.pca_._scores(operator), self._unspanned(X, operator)
         orthogonal = np.hypot(self.pca_.orthogonal_distances_, rest)
-        T, orthogonal = operator.held(T, orthogonal)
+        T, orthogonal = operator.persist_rows(T, orthogonal)
         pca = self.pca_
-        counted = None if operator.spread else present  # of spread rows a sample is at hand
+        counted = None if operator.is_distributed else present  # of spread rows a sample is at hand
         V = pca.components_.T
         return Measured.of(pca._origin, V, T, orthogonal, weights, counted=counted)
 

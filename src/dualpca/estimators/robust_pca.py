@@ -39,7 +39,7 @@ from ..robust.starts import (
     typical_size,
 )
 from ..solvers.subspace import warn_above
-from ._fit_context import FollowedMixin, followed
+from ._fit_context import FitContext, reports_progress
 from ._outliers import LinearOutliersMixin
 from ._scores import ScoresMixin
 
@@ -49,7 +49,7 @@ __all__ = ["RobustPCA"]
 MAP = 0.975
 
 
-class RobustPCA(FollowedMixin, LinearOutliersMixin, CovarianceMixin, ScoresMixin, BaseEstimator):
+class RobustPCA(FitContext, LinearOutliersMixin, CovarianceMixin, ScoresMixin, BaseEstimator):
     """PCA that bad rows do not move, and that says which rows are bad.
 
     It minimises ``sum_i rho(||(I - W W^T)(x_i - c)||)`` over an orthonormal W and a centre c, the robust
@@ -209,7 +209,7 @@ class RobustPCA(FollowedMixin, LinearOutliersMixin, CovarianceMixin, ScoresMixin
         # In float64: that of float32 rows far from 0 is rounded by more than their spread may be.
         return to_numpy(self.mean_).astype(float) + to_numpy(self._mean_rest)
 
-    @followed
+    @reports_progress
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> RobustPCA:
         """Fit the model.
 
@@ -245,7 +245,7 @@ class RobustPCA(FollowedMixin, LinearOutliersMixin, CovarianceMixin, ScoresMixin
             joint=data.fixed is None,
             solver=solver,
             dual=dual,
-            mass=None if weights is None else rows.as_rows(weights),
+            mass=None if weights is None else rows.row_vector(weights),
             tol=self.tol,
             max_iter=self.max_iter,
             spread=spread,
@@ -264,7 +264,7 @@ class RobustPCA(FollowedMixin, LinearOutliersMixin, CovarianceMixin, ScoresMixin
         found = measured(center, fit.W)
         cut = found.cutoff(self.quantile)
         good = found.orthogonal <= cut
-        good = good if rows.spread else to_numpy(good)
+        good = good if rows.is_distributed else to_numpy(good)
         share = float((found.some_orthogonal <= cut).mean())
         self.refitted_ = False
         if self.refit and not found.flat and share * rows.shape[0] > 2 * s:
@@ -320,7 +320,7 @@ class RobustPCA(FollowedMixin, LinearOutliersMixin, CovarianceMixin, ScoresMixin
         self._mean_rest = rows.asarray(parts.center - to_numpy(self.mean_))
         self.orthogonal_cutoff_ = found.cutoff(MAP)
         self.score_cutoff_ = chi2_quantile(MAP, s) ** 0.5
-        self._flag(found, rows.as_rows(parts.score_distances), found.orthogonal)
+        self._flag(found, rows.row_vector(parts.score_distances), found.orthogonal)
 
     def _describe(
         self, whole: RowBlocked, found: Measured, present: np.ndarray | None, weights: Array
@@ -332,7 +332,7 @@ class RobustPCA(FollowedMixin, LinearOutliersMixin, CovarianceMixin, ScoresMixin
             by_row, some = np.zeros(self.n_samples_), by_row
             by_row[present] = some
             self._flag(found, *self._distances(whole), present)
-        self.weights_, self.outliers_ = whole.held(whole.as_rows(by_row), self.outliers_)
+        self.weights_, self.outliers_ = whole.persist_rows(whole.row_vector(by_row), self.outliers_)
         self.n_passes_ = whole.passes
         self.convergence_ = convergence(self.n_passes_, self.residual_)
 

@@ -18,7 +18,7 @@ from ..linalg import Array, fix_signs, namespace
 from ..operators import Operator, as_operator
 from ..progress import convergence
 from ..solvers.base import TINY
-from ..solvers.solve import outside
+from ..solvers.solve import user_stacklevel
 from ..solvers.subspace import warn_above
 from ..sparse.active import Features
 from ..sparse.components import STARTS, Found, Rule
@@ -33,13 +33,13 @@ from ._base import (
     shifted,
     validated,
 )
-from ._fit_context import FollowedMixin, followed
+from ._fit_context import FitContext, reports_progress
 from ._scores import ScoresMixin
 
 __all__ = ["SparsePCA"]
 
 
-class SparsePCA(FollowedMixin, ScoresMixin, BaseEstimator):
+class SparsePCA(FitContext, ScoresMixin, BaseEstimator):
     """Principal component analysis whose components use few features each.
 
     Parameters
@@ -179,7 +179,7 @@ class SparsePCA(FollowedMixin, ScoresMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    @followed
+    @reports_progress
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> SparsePCA:
         """Fit the model.
 
@@ -197,7 +197,7 @@ class SparsePCA(FollowedMixin, ScoresMixin, BaseEstimator):
         self._fit([self], X, sample_weight)
         return self
 
-    @followed
+    @reports_progress
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
         """Fit the model and return the scores of X.
 
@@ -213,7 +213,7 @@ class SparsePCA(FollowedMixin, ScoresMixin, BaseEstimator):
         """
         return self._scores(self._fit([self], X, sample_weight))
 
-    @followed
+    @reports_progress
     def path(self, X: Any, n_nonzero: Sequence[Any], sample_weight: Any = None) -> list[SparsePCA]:
         """Models with several numbers of nonzeros, each started from the one before it.
 
@@ -258,7 +258,7 @@ class SparsePCA(FollowedMixin, ScoresMixin, BaseEstimator):
         bounded = self.penalty == "cardinality"
         sizes = [nonzeros(model.n_nonzero, s, d) if bounded else (d,) * s for model in models]
         Xc, mean, mass = centered_rows(operator, sample_weight, self.center)
-        with Xc.alone():
+        with Xc.blas_limited():
             features, warm = Features(Xc), None
             energy = float(features.variances.sum())
             check_energy(energy, Xc)
@@ -322,7 +322,7 @@ class SparsePCA(FollowedMixin, ScoresMixin, BaseEstimator):
                 f"no variance was left for {empty} of n_components={W.shape[1]} components, which are "
                 f"zero; ask for fewer{', or lower alpha' if self.penalty != 'cardinality' else ''}",
                 UserWarning,
-                stacklevel=outside(),
+                stacklevel=user_stacklevel(),
             )
         warn_above(found.residual, self.tol, self.method, self.max_iter)
 

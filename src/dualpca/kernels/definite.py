@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.exceptions import PositiveSpectrumWarning
 
 from ..operators import Operator
-from ..solvers.solve import outside
+from ..solvers.solve import user_stacklevel
 
 #: A negative eigenvalue counts as rounding up to this share of the largest, as in scikit-learn.
 SLIGHT = {"float64": 1e-5, "float32": 5e-3}
@@ -109,7 +109,7 @@ def check_definite(
         "which is the nearest positive semidefinite matrix. Use other parameters or another kernel "
         "where that is too far",
         PositiveSpectrumWarning,
-        stacklevel=outside(),
+        stacklevel=user_stacklevel(),
     )
 
 

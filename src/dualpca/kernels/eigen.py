@@ -16,7 +16,7 @@ from ..estimators._base import seed
 from ..linalg import norm
 from ..operators import Operator, Weighted
 from ..solvers import Ritz
-from ..solvers.solve import outside
+from ..solvers.solve import user_stacklevel
 from ..solvers.spectral.certificate import Certificate
 from ..solvers.subspace import (
     DIRECT_ROUNDING,
@@ -128,7 +128,7 @@ def _with_rounding(model: Any, found: Subspace, rounding: float, named: bool) ->
             f"kernel={model.kernel!r} has small negative eigenvalues on this data, which come out as "
             "zero; ask for fewer n_components, or raise tol",
             ConvergenceWarning,
-            stacklevel=outside(),
+            stacklevel=user_stacklevel(),
         )
     elif 10 * lost > ritz.residual > least:
         _warn_of_rounding(model, ritz.residual, ritz.V.dtype)
@@ -143,7 +143,7 @@ def _warn_of_rounding(model: Any, residual: float, dtype: Any) -> None:
         f"leaves a residual of {residual:.1e}, above tol={model.tol:.1e}; use other parameters, such as "
         "a larger gamma, centre X, or give float64",
         ConvergenceWarning,
-        stacklevel=outside(),
+        stacklevel=user_stacklevel(),
     )
 
 

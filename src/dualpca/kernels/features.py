@@ -253,7 +253,7 @@ def scale_gamma(X: Any) -> float:
     """
     operator = X if isinstance(X, RowBlocked) else Blocks([rows_of(X)])
     (N, d), origin = operator.shape, far_origin(X)
-    total, energy = operator._sum(
+    total, energy = operator.sum_blocks(
         lambda rows, block: moments(shifted_rows(block, origin), None, True)
     )
     near = total / N
@@ -285,5 +285,5 @@ def feature_operator(phi: FeatureMap, X: Any, limit: int = 2**28) -> RowBlocked:
     operator = X if isinstance(X, RowBlocked) else Matrix(rows_of(X))
     dtype = np.dtype(operator.dtype)
     features = Mapped(operator, phi, phi.dimension, dtype)
-    small = math.prod(features.shape) * dtype.itemsize <= limit and not operator.spread
+    small = math.prod(features.shape) * dtype.itemsize <= limit and not operator.is_distributed
     return Matrix(features.todense()) if small else features

@@ -73,7 +73,7 @@ class Sums:
             return replace(self, origin=Xc.wide).with_batch(X, center, keep, s)
         energy = Xc.energy()
         added: dict[str, Any] = {"rows": total, "energy": self.energy + energy}
-        added["error"] = self.error + ROUNDING * EPS * (energy + Xc.offset)
+        added["error"] = self.error + ROUNDING * EPS * (energy + Xc.removed_energy)
         step = None
         if center:
             mean = near.column_sums()[0] / n
@@ -97,7 +97,9 @@ class Sums:
         stacked += [Xc.todense()]
         if step is not None:
             stacked += [X.asarray(step[None, :])]
-        R, tail, rounding = _cut(namespace(stacked[-1]).concat(stacked, axis=0), keep, Xc.offset)
+        R, tail, rounding = _cut(
+            namespace(stacked[-1]).concat(stacked, axis=0), keep, Xc.removed_energy
+        )
         added["error"] += rounding
         added["lost"] = self.lost + sum(tail[:1])
         return replace(self, R=R, discarded=self.discarded + sum(tail[:s]), **added)

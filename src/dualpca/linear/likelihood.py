@@ -104,7 +104,7 @@ class ProbabilisticMixin(CovarianceMixin):
                 return -math.inf * xp.ones_like(centred[:, 0])
             return -0.5 * (xp.sum(centred * (centred @ precision), axis=1) + constant)
 
-        return operator._stack(part)
+        return operator.map_rows(part)
 
     def _log_determinant(self) -> float:
         """``log det`` of the model covariance; -inf where it is singular."""

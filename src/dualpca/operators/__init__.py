@@ -145,7 +145,7 @@ def _far(X: RowBlocked, mean: Any, weights: Any, mass: float, lost: bool) -> Ope
 def _entries(X: RowBlocked) -> np.ndarray:
     """How many entries are stored in each column of sparse rows."""
     d = X.shape[1]
-    return X._sum(lambda rows, block: (np.bincount(block.tocsr().indices, minlength=d),))[0]
+    return X.sum_blocks(lambda rows, block: (np.bincount(block.tocsr().indices, minlength=d),))[0]
 
 
 def _implicit(

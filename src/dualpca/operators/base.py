@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import numpy as np
 from array_api_compat import array_namespace
 
 from ..linalg import Array, over_blocks
@@ -48,17 +49,17 @@ class Operator(ABC):
         return False
 
     @property
-    def spread(self) -> bool:
+    def is_distributed(self) -> bool:
         """Whether the rows are spread over a cluster, where what has as many rows stays."""
         return False
 
     @property
-    def waiting(self) -> float:
+    def read_seconds(self) -> float:
         """About how many seconds a pass waits for the data, besides the products."""
         return 0.0
 
     @property
-    def offset(self) -> float:
+    def removed_energy(self) -> float:
         """What is taken out of ``||X||_F^2`` after the products, whose rounding it adds to."""
         return 0.0
 
@@ -107,11 +108,11 @@ class Operator(ABC):
     def kernel(self, *, single: bool = False) -> Array:
         """``K = X X^T``, a dense matrix: for few rows."""
 
-    def alone(self) -> AbstractContextManager[Any]:
+    def blas_limited(self) -> AbstractContextManager[Any]:
         """A context for many products, in which BLAS leaves the cores to threads of our own."""
         return nullcontext()
 
-    def single(self, scale: float) -> Operator | None:
+    def float32_copy(self, scale: float) -> Operator | None:
         """``scale X`` as a float32 copy; None where X is not a dense array in memory."""
         return None
 
@@ -123,11 +124,16 @@ class Operator(ABC):
     def asarray(self, values: Any) -> Array:
         """A numpy array as an array of the data's kind, dtype and device."""
 
-    def here(self, Y: Array) -> Array:
+    @property
+    def like(self) -> Array:
+        """An array without entries, of the data's kind, dtype and device."""
+        return self.asarray(np.zeros((0, 0)))
+
+    def gather(self, Y: Array) -> Array:
         """A product with X as a thin factor of this process, where it is spread over others."""
         return Y
 
-    def held(self, *arrays: Array) -> tuple[Array, ...]:
+    def persist_rows(self, *arrays: Array) -> tuple[Array, ...]:
         """Arrays with as many rows as X, computed and kept where the rows are."""
         return arrays
 
@@ -161,19 +167,19 @@ class View(Operator):
         return self.X.sparse
 
     @property
-    def spread(self) -> bool:
-        return self.X.spread
+    def is_distributed(self) -> bool:
+        return self.X.is_distributed
 
     @property
-    def waiting(self) -> float:
-        return self.X.waiting
+    def read_seconds(self) -> float:
+        return self.X.read_seconds
 
     @property
-    def offset(self) -> float:
-        return self.X.offset
+    def removed_energy(self) -> float:
+        return self.X.removed_energy
 
-    def alone(self) -> AbstractContextManager[Any]:
-        return self.X.alone()
+    def blas_limited(self) -> AbstractContextManager[Any]:
+        return self.X.blas_limited()
 
     @property
     def passes(self) -> int:
@@ -182,11 +188,11 @@ class View(Operator):
     def asarray(self, values: Any) -> Array:
         return self.X.asarray(values)
 
-    def here(self, Y: Array) -> Array:
-        return self.X.here(Y)
+    def gather(self, Y: Array) -> Array:
+        return self.X.gather(Y)
 
-    def held(self, *arrays: Array) -> tuple[Array, ...]:
-        return self.X.held(*arrays)
+    def persist_rows(self, *arrays: Array) -> tuple[Array, ...]:
+        return self.X.persist_rows(*arrays)
 
 
 class Transposed(View):
@@ -205,12 +211,12 @@ class Transposed(View):
         return self.X.rmatmul(W)
 
     def rmatmul(self, H: Array) -> Array:
-        return self.here(self.X.matmul(H))
+        return self.gather(self.X.matmul(H))
 
     def sweep(self, W: Array, row_map: RowMap | None = None) -> Any:
         Y = self.X.rmatmul(W)
         H, sums = split(row_map(Y, slice(0, self.shape[0]))) if row_map else (Y, ())
-        Z = self.here(self.X.matmul(H))
+        Z = self.gather(self.X.matmul(H))
         return (Z, *sums) if sums else Z
 
     def row_norms(self) -> Array:

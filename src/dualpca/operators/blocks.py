@@ -105,7 +105,7 @@ class Blocks(RowBlocked):
         return self._sources[0].sparse
 
     @property
-    def waiting(self) -> float:
+    def read_seconds(self) -> float:
         files = (source for source in self._sources if source.slow)
         return sum(math.prod(f.shape) * f.dtype.itemsize for f in files) / READING
 

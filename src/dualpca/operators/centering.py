@@ -31,9 +31,11 @@ class Shifted(Derived):
         self._rest = X.asarray(self.wide[:, None] - to_numpy(self._c) + rest)
         self._exact = max_abs(self._rest) == 0
 
-    def single(self, scale: float) -> Operator | None:
+    def float32_copy(self, scale: float) -> Operator | None:
         # In float64, where a copy is of use, the centre is exact, or its rest below the rounding.
-        return self._base.single(scale, self.center) if isinstance(self._base, Matrix) else None
+        return (
+            self._base.float32_copy(scale, self.center) if isinstance(self._base, Matrix) else None
+        )
 
     def _turn(self) -> Turn:
         if self.sparse:

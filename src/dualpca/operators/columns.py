@@ -62,4 +62,4 @@ def column_squares(X: Operator, weights: Array | None = None) -> np.ndarray:
             return (np.asarray(square.sum(axis=0)).ravel(),)
         return (array_namespace(square).sum(square, axis=0),)
 
-    return to_numpy(X._sum(part)[0])
+    return to_numpy(X.sum_blocks(part)[0])

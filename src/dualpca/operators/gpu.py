@@ -35,7 +35,7 @@ class OnDevice(RowBlocked):
         if (
             not isinstance(X, RowBlocked)
             or X.sparse
-            or X.spread
+            or X.is_distributed
             or not isinstance(X.dtype, np.dtype)
         ):
             raise ValueError(
@@ -73,8 +73,8 @@ class OnDevice(RowBlocked):
             yield rows, moved, sent[k]
 
     @property
-    def waiting(self) -> float:
-        return max(self._base.waiting, math.prod(self.shape) * self.dtype.itemsize / COPYING)
+    def read_seconds(self) -> float:
+        return max(self._base.read_seconds, math.prod(self.shape) * self.dtype.itemsize / COPYING)
 
     def take(self, rows: np.ndarray) -> Any:
         return self.asarray(self._base.take(rows))

@@ -66,7 +66,7 @@ class RowBlocked(Operator):
     def passes(self) -> int:
         return self._counter[0]
 
-    def _read(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
+    def read_blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
         self._counter[0] += 1
         return reading(self.blocks(factor), self.shape[0])
 
@@ -79,33 +79,34 @@ class RowBlocked(Operator):
                 check_sound(found, block)
             return found
 
-        return (sound(rows, block) for rows, block in self._read(factor))
+        return (sound(rows, block) for rows, block in self.read_blocks(factor))
 
-    def _sum(self, f: BlockMap, factor: int = 1) -> tuple[Any, ...]:
+    def sum_blocks(self, f: BlockMap, factor: int = 1) -> tuple[Any, ...]:
         """The sums of what the tuples ``f(rows, block)`` hold, over the blocks."""
         return sum_up(self._each(f, factor))
 
-    def _stack(self, f: BlockMap, columns: int | None = None) -> Array:
+    def map_rows(self, f: BlockMap, columns: int | None = None) -> Array:
         """``f(rows, block)`` below each other: as many rows as the block, of so many columns or 1-D."""
         return stack(list(self._each(f)))
 
     def take(self, rows: np.ndarray) -> Any:
         """The rows with these sorted indices, as one array or CSR matrix in memory."""
         cuts = (
-            (block, *np.searchsorted(rows, [r.start, r.stop]), r.start) for r, block in self._read()
+            (block, *np.searchsorted(rows, [r.start, r.stop]), r.start)
+            for r, block in self.read_blocks()
         )
         found = [take(block, rows[i:j] - first) for block, i, j, first in cuts if i < j]
         return sp.vstack(found, format="csr") if self.sparse else stack(found)
 
-    def as_rows(self, values: Any) -> Array:
+    def row_vector(self, values: Any) -> Array:
         """A number for each row, as an array of the data's kind, dtype and device."""
         return self.asarray(values)
 
     def matmul(self, W: Array) -> Array:
-        return self._stack(lambda rows, block: block @ W, W.shape[1])
+        return self.map_rows(lambda rows, block: block @ W, W.shape[1])
 
     def rmatmul(self, H: Array) -> Array:
-        return self._sum(lambda rows, block: (block.T @ H[rows, :],))[0]
+        return self.sum_blocks(lambda rows, block: (block.T @ H[rows, :],))[0]
 
     def sweep(self, W: Array, row_map: RowMap | None = None) -> Any:
         def part(rows: slice, block: Any) -> tuple[Any, ...]:
@@ -113,16 +114,16 @@ class RowBlocked(Operator):
             H, sums = split(row_map(Y, rows)) if row_map else (Y, ())
             return block.T @ H, *sums
 
-        total = self._sum(part)
+        total = self.sum_blocks(part)
         return total if len(total) > 1 else total[0]
 
     def rowwise(self, W: Array, f: RowMap) -> Array:
-        return self._stack(lambda rows, block: f(block @ W, rows))
+        return self.map_rows(lambda rows, block: f(block @ W, rows))
 
     def row_norms(self) -> Array:
         norms = self._norms  # another thread may forget them
         if norms is None:
-            norms = self._norms = self._stack(lambda rows, block: row_norms(block))
+            norms = self._norms = self.map_rows(lambda rows, block: row_norms(block))
         return norms
 
     def column_sums(
@@ -141,7 +142,7 @@ class RowBlocked(Operator):
         def part(rows: slice, block: Any) -> tuple[Array, float]:
             return moments(block, None if weights is None else weights[rows], exact)
 
-        total, energy = self._sum(part)
+        total, energy = self.sum_blocks(part)
         self._finite = self._finite or (weights is None and bool(np.isfinite(energy)))
         if keep:
             self._moments = total, energy, exact
@@ -156,7 +157,7 @@ class RowBlocked(Operator):
         known = self._moments
         if known is not None:
             return known[1]
-        return self._sum(lambda rows, block: (energy(block),))[0]
+        return self.sum_blocks(lambda rows, block: (energy(block),))[0]
 
     def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
         """``X^T X`` or ``X^T Diag(weights) X``, summed over the blocks in float64.
@@ -173,7 +174,7 @@ class RowBlocked(Operator):
             other = block if weights is None else scale_rows(block, weights[rows])
             return (as_float64(dense(block.T @ other)),)
 
-        return self._sum(part, GRAM_FACTOR)[0]
+        return self.sum_blocks(part, GRAM_FACTOR)[0]
 
     def kernel(self, *, single: bool = False) -> Array:
         self._ensure_square(self.shape[0])
@@ -181,11 +182,12 @@ class RowBlocked(Operator):
 
         def strip(block: Any) -> Array:
             products = (
-                cast(block, kind) @ cast(other, kind).T for _, other in self._read(GRAM_FACTOR)
+                cast(block, kind) @ cast(other, kind).T
+                for _, other in self.read_blocks(GRAM_FACTOR)
             )
             return stack([as_float64(dense(product)) for product in products], axis=1)
 
-        return stack([strip(block) for _, block in self._read(GRAM_FACTOR)])
+        return stack([strip(block) for _, block in self.read_blocks(GRAM_FACTOR)])
 
     def todense(self) -> Array:
         """X as one dense array."""
@@ -195,7 +197,7 @@ class RowBlocked(Operator):
             f"the entries of X, {N:,} x {d:,}, in one dense array",
             "give fewer rows or columns, or take a solver that reads X by blocks, such as 'krylov'",
         )
-        return stack([dense(block) for _, block in self._read()])
+        return stack([dense(block) for _, block in self.read_blocks()])
 
     def _ensure_square(self, n: int) -> None:
         """Refuse a Gram matrix and its eigenvectors, in float64, where memory has no room for them."""
@@ -206,7 +208,7 @@ class RowBlocked(Operator):
         )
 
     def _ensure(self, nbytes: int, what: str, remedy: str) -> None:
-        ensure(nbytes, what, remedy, self.asarray(np.zeros((1, 1))))
+        ensure(nbytes, what, remedy, self.like)
 
     def asarray(self, values: Any) -> Array:
         return np.asarray(values, dtype=self.dtype)
@@ -263,7 +265,7 @@ class Matrix(RowBlocked):
     def _each(self, f: BlockMap, factor: int = 1) -> Iterable[Any]:
         if not self.sparse:
             return super()._each(f, factor)
-        parts = list(self._read(factor))
+        parts = list(self.read_blocks(factor))
         if len(parts) == 1:
             return [f(*parts[0])]
         with ThreadPoolExecutor(len(parts)) as pool:
@@ -272,7 +274,7 @@ class Matrix(RowBlocked):
     def take(self, rows: np.ndarray) -> Any:
         return take(self.data.tocsr() if self._columns else self.data, rows)
 
-    def alone(self) -> AbstractContextManager[Any]:
+    def blas_limited(self) -> AbstractContextManager[Any]:
         threaded = self.data.nnz >= THREADED if self.sparse else self._few_columns
         return one_blas_thread() if threaded else nullcontext()
 
@@ -282,10 +284,10 @@ class Matrix(RowBlocked):
         few = d <= THREADED_COLUMNS and N * d * d >= THREADED_PRODUCTS
         return few and not self.sparse and is_numpy_array(self.data)
 
-    def _sum(self, f: BlockMap, factor: int = 1) -> tuple[Any, ...]:
+    def sum_blocks(self, f: BlockMap, factor: int = 1) -> tuple[Any, ...]:
         count = min(threads(), self.shape[0])
         if factor == 1 or count == 1 or not self._few_columns:
-            return super()._sum(f, factor)
+            return super().sum_blocks(f, factor)
         self._counter[0] += 1
         step = block_rows(self.shape[1], self.data.itemsize, factor)
 
@@ -324,7 +326,7 @@ class Matrix(RowBlocked):
     def kernel(self, *, single: bool = False) -> Array:
         return self.T.gram(single=single)
 
-    def single(self, scale: float, center: Array | None = None) -> Operator | None:
+    def float32_copy(self, scale: float, center: Array | None = None) -> Operator | None:
         if self.sparse:  # its products are bound by the indices, not by the numbers
             return None
         xp = array_namespace(self.data)

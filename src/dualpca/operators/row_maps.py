@@ -24,20 +24,20 @@ class Derived(RowBlocked):
         super().__init__(shape, X.dtype if dtype is None else dtype, X._counter)
         self._base = X
         self.asarray = X.asarray  # type: ignore[method-assign]
-        self.as_rows = X.as_rows  # type: ignore[method-assign]
-        self.held = X.held  # type: ignore[method-assign]
+        self.row_vector = X.row_vector  # type: ignore[method-assign]
+        self.persist_rows = X.persist_rows  # type: ignore[method-assign]
 
     @property
     def sparse(self) -> bool:
         return self._base.sparse
 
     @property
-    def spread(self) -> bool:
-        return self._base.spread
+    def is_distributed(self) -> bool:
+        return self._base.is_distributed
 
     @property
-    def waiting(self) -> float:
-        return self._base.waiting
+    def read_seconds(self) -> float:
+        return self._base.read_seconds
 
     @abstractmethod
     def _turn(self) -> Turn:
@@ -54,15 +54,15 @@ class Derived(RowBlocked):
             self._base._each(lambda rows, block: [f(*part) for part in turn(rows, block)], factor)
         )
 
-    def _sum(self, f: BlockMap, factor: int = 1) -> tuple[Any, ...]:
+    def sum_blocks(self, f: BlockMap, factor: int = 1) -> tuple[Any, ...]:
         turn = self._turn()
-        return self._base._sum(
+        return self._base.sum_blocks(
             lambda rows, block: sum_up(f(*part) for part in turn(rows, block)), factor
         )
 
-    def _stack(self, f: BlockMap, columns: int | None = None) -> Array:
+    def map_rows(self, f: BlockMap, columns: int | None = None) -> Array:
         turn = self._turn()
-        return self._base._stack(
+        return self._base.map_rows(
             lambda rows, block: stack([f(*part) for part in turn(rows, block)]), columns
         )
 
@@ -121,5 +121,5 @@ class Mapped(Derived):
     def _each(self, f: BlockMap, factor: int = 1) -> Iterable[Any]:
         return super()._each(f, GRAM_FACTOR)
 
-    def _sum(self, f: BlockMap, factor: int = 1) -> tuple[Any, ...]:
-        return super()._sum(f, GRAM_FACTOR)
+    def sum_blocks(self, f: BlockMap, factor: int = 1) -> tuple[Any, ...]:
+        return super().sum_blocks(f, GRAM_FACTOR)

@@ -44,7 +44,7 @@ class Centered(View):
         self._energy = energy
 
     @property
-    def offset(self) -> float:
+    def removed_energy(self) -> float:
         return self.shape[0] * float(gram(self._c)[0, 0])
 
     def energy(self) -> float:
@@ -54,7 +54,7 @@ class Centered(View):
         return self.X.matmul(W) - cross(self._c, W)
 
     def rmatmul(self, H: Array) -> Array:
-        total = self.here(namespace(H).sum(H, axis=0, keepdims=True))
+        total = self.gather(namespace(H).sum(H, axis=0, keepdims=True))
         return self.X.rmatmul(H) - self._c @ total
 
     def sweep(self, W: Array, row_map: RowMap | None = None) -> Any:
@@ -75,12 +75,12 @@ class Centered(View):
     def todense(self) -> Array:
         return self.X.todense() - self._c.T
 
-    def single(self, scale: float) -> Operator | None:
+    def float32_copy(self, scale: float) -> Operator | None:
         # Centred before it is rounded.
-        return self.X.single(scale, self._c) if isinstance(self.X, Matrix) else None
+        return self.X.float32_copy(scale, self._c) if isinstance(self.X, Matrix) else None
 
     def row_norms(self) -> Array:
-        if self.spread:
+        if self.is_distributed:
             projection = self.X.rowwise(self._c, lambda Y, rows: Y[:, 0])
         else:
             projection = self.X.matmul(self._c)[:, 0]
@@ -88,7 +88,9 @@ class Centered(View):
         xp = namespace(norms)
         wide = xp.astype(norms, xp.float64, copy=False)  # squares of float32 might overflow
         square = wide**2 - 2 * projection + gram(self._c)[0, 0]
-        return self.held(xp.astype(xp.sqrt(xp.clip(square, 0.0, None)), norms.dtype, copy=False))[0]
+        return self.persist_rows(
+            xp.astype(xp.sqrt(xp.clip(square, 0.0, None)), norms.dtype, copy=False)
+        )[0]
 
     def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
         S = self.X.gram(weights, single=single)
@@ -108,10 +110,10 @@ class Centered(View):
             return K - xp.mean(K, axis=1, keepdims=True)
         if isinstance(self.X, RowBlocked):
             c = as_float64(self._c)
-            projection = self.X._stack(lambda rows, block: as_float64(block) @ c, 1)
+            projection = self.X.map_rows(lambda rows, block: as_float64(block) @ c, 1)
         else:
             c, projection = self._c, self.X.matmul(self._c)
-        projection = self.here(projection)
+        projection = self.gather(projection)
         return K - projection - projection.T + gram(c)
 
 
@@ -146,19 +148,19 @@ class Weighted(View):
         return self.X.rowwise(W, lambda Y, rows: f(b[rows][:, None] * Y, rows))
 
     def row_norms(self) -> Array:
-        return self.held(namespace(self.b).abs(self.b) * self.X.row_norms())[0]
+        return self.persist_rows(namespace(self.b).abs(self.b) * self.X.row_norms())[0]
 
     def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
         b2 = self.b**2
         return self.X.gram(b2 if weights is None else b2 * weights, single=single)
 
     def kernel(self, *, single: bool = False) -> Array:
-        b = self.here(self.b)
+        b = self.gather(self.b)
         return b[:, None] * self.X.kernel(single=single) * b[None, :]
 
     def todense(self) -> Array:
         return self._scale(self.X.todense())
 
-    def single(self, scale: float) -> Operator | None:
-        X = self.X.single(scale)
+    def float32_copy(self, scale: float) -> Operator | None:
+        X = self.X.float32_copy(scale)
         return None if X is None else Weighted(X, X.asarray(self.b))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..linalg import Array, asarray_like, eigh, namespace
-from ..progress import reached
+from ..progress import report_step
 
 #: Left vectors, values and right vectors: the singular triplets above a threshold, largest first.
 Triplets = tuple[Array, Array, Array]
@@ -225,7 +225,7 @@ def pursue(
         last -= S
         change, move, length = (float(size(A)) for A in (before, last, E))
         gap, dual = change / scale, move / length if length > 0 else 0.0
-        stop = reached("pursuit", max(gap, dual), tol)
+        stop = report_step("pursuit", max(gap, dual), tol)
         done = gap <= max(tol, rounding) and move <= max(tol * length, rounding * scale)
         accuracy = max(SHARP * min(change, max(move, change / LEAN)), 0.1 * rounding * scale)
         if stop or (done and shrink.complete(Z, tau, found, accuracy)):

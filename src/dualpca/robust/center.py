@@ -39,7 +39,7 @@ def fixed_center(center: Any, X: RowBlocked, weights: np.ndarray | None) -> np.n
     if center == "mean":
         total = to_numpy(X.column_sums(mass)[0]).astype(float)
         return total / (X.shape[0] if weights is None else weights.sum())
-    if X.spread:
+    if X.is_distributed:
         raise ValueError(
             f"center={center!r} needs whole columns in one place, which dask data has not; use "
             "'joint', 'mean', None, or a vector"
@@ -59,7 +59,7 @@ def column_medians(X: RowBlocked, weights: np.ndarray | None) -> np.ndarray:
         columns = np.concatenate(
             [
                 to_numpy(dense(block[:, first : min(first + width, d)])).astype(float)
-                for _, block in X._read()
+                for _, block in X.read_blocks()
             ]
         )
         if weights is None:

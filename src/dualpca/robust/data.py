@@ -45,7 +45,7 @@ def prepare(model: Any, X: Any, sample_weight: Any) -> Prepared:
     check_number(model.n_components)
     whole = as_operator(validated(model, X, reset=True, rows=2))
     assert isinstance(whole, RowBlocked)
-    if whole.spread and isinstance(model.solver, str) and model.solver == "dual":
+    if whole.is_distributed and isinstance(model.solver, str) and model.solver == "dual":
         raise ValueError(
             "solver='dual' iterates on a row for each row of X, which dask data keeps on the cluster; "
             "use 'auto', 'anderson' or 'dca', which find the same subspace"
@@ -53,7 +53,7 @@ def prepare(model: Any, X: Any, sample_weight: Any) -> Prepared:
     weights = checked_weights(sample_weight, whole)
     present: np.ndarray | None = None
     rows: RowBlocked = whole
-    if weights is not None and not whole.spread:
+    if weights is not None and not whole.is_distributed:
         weights = to_numpy(weights).astype(float)
         if not (weights > 0).all():
             present = weights > 0

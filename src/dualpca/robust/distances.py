@@ -11,7 +11,7 @@ from array_api_compat import is_dask_array
 from scipy.special import chdtr
 
 from ..estimators._base import shifted
-from ..linalg import Array, fix_signs, namespace, seen, to_numpy
+from ..linalg import Array, fix_signs, host_sample, namespace, to_numpy
 from ..operators import Operator
 from ..operators.block_ops import row_norms
 from ..operators.row_blocks import RowBlocked
@@ -47,7 +47,7 @@ def scores_and_distances(X: Operator, V: Array) -> tuple[Array, Array]:
         return xp.concat([Y, rest[:, None]], axis=1)
 
     s = V.shape[1]
-    both = X._stack(part, s + 1)
+    both = X.map_rows(part, s + 1)
     return both[:, :s], both[:, s]
 
 
@@ -89,8 +89,8 @@ class Measured:
         counted: np.ndarray | None = None,
     ) -> Measured:
         """With the bulk of these distances."""
-        some, apart = (seen(a).astype(float, copy=False) for a in (scores, orthogonal))
-        location, scale = bulk(apart, some, None if weights is None else seen(weights))
+        some, apart = (host_sample(a).astype(float, copy=False) for a in (scores, orthogonal))
+        location, scale = bulk(apart, some, None if weights is None else host_sample(weights))
         return cls(center, V, scores, orthogonal, some, apart, location, scale, floor, counted)
 
     def cutoff(self, q: float) -> float:
@@ -113,9 +113,9 @@ def measure(
 ) -> Measured:
     """Scores and distances of all rows: one pass."""
     scores, orthogonal = scores_and_distances(shifted(X, center), V)
-    if X.spread:  # numbers of rows are on the host of each worker
+    if X.is_distributed:  # numbers of rows are on the host of each worker
         orthogonal = orthogonal.map_blocks(to_numpy, dtype=orthogonal.dtype)
-    scores, orthogonal = X.held(scores, orthogonal)
+    scores, orthogonal = X.persist_rows(scores, orthogonal)
     eps = float(namespace(V).finfo(V.dtype).eps)
     floor = 64 * (eps * spread + np.finfo(float).eps * float(np.linalg.norm(center)))
     return Measured.of(center, V, scores, orthogonal, weights, floor)
@@ -204,7 +204,7 @@ def ordered(found: Measured, q: float, weights: Array | None, fixed: bool) -> Co
     orthogonal = found.some_orthogonal
     counted = np.ones(len(orthogonal), dtype=bool) if found.counted is None else found.counted
     good = counted & (orthogonal <= max(found.cutoff(q), float(orthogonal[counted].min())))
-    mass = None if weights is None else seen(weights)[good]
+    mass = None if weights is None else host_sample(weights)[good]
     scores = found.some_scores
     location, covariance = robust_scatter(scores[good], mass, fixed)
     variances, P = np.linalg.eigh(covariance)

@@ -18,11 +18,11 @@ from ..formulations import robust
 from ..linalg import (
     Array,
     cross,
+    host_sample,
     largest,
     namespace,
     norm,
     orthonormalize,
-    seen,
     to_numpy,
     total,
 )
@@ -33,7 +33,7 @@ from ..operators.row_blocks import RowBlocked
 from ..problem import DCProblem
 from ..progress import phase, stopped
 from ..solvers import IRLS, Anderson
-from ..solvers.solve import as_solver, outside
+from ..solvers.solve import as_solver, user_stacklevel
 from ..solvers.subspace import principal_axes, solve_quietly
 from .scale import bulk
 from .starts import NEAR, Start, typical_size
@@ -158,7 +158,7 @@ def fit_rows(
     bounded = normalize and largest(norms) < math.inf
     check_energy(spread * spread if bounded else _energy(norms), base)
     scales = row_scales(norms, normalize, spread)
-    scales = None if scales is None else base.held(scales)[0]
+    scales = None if scales is None else base.persist_rows(scales)[0]
     delta: Array | None = None
     iterations = 0
     for _ in range(ROUNDS):
@@ -201,7 +201,7 @@ def weighted_mean(problem: DCProblem, scales: Array | None, W: Array) -> tuple[A
     """The mean of the rows by their weights in the loss, and the weights: one pass."""
     found: dict[int, np.ndarray] = {}
     F: Any = problem.F
-    spread = problem.X.spread  # then the weights stay with the rows
+    spread = problem.X.is_distributed  # then the weights stay with the rows
 
     def row_map(Y: Array, rows: slice) -> tuple[Array, Array]:
         w = F.weights(Y, rows)
@@ -212,7 +212,7 @@ def weighted_mean(problem: DCProblem, scales: Array | None, W: Array) -> tuple[A
 
     total, mass = problem.X.sweep(W, row_map)
     if spread:
-        (weights,) = problem.X.held(problem.X.rowwise(W, F.weights))
+        (weights,) = problem.X.persist_rows(problem.X.rowwise(W, F.weights))
     else:
         weights = np.concatenate([found[first] for first in sorted(found)]).astype(float)
     return total / float(mass) if float(mass) > 0 else total, weights
@@ -233,8 +233,8 @@ def refit(
 
     None where rounding, or slow convergence, leaves the subspace short of ``tol``.
     """
-    if X.spread:  # rows that are dropped stay where they are, and weigh nothing
-        chosen, mass = X, X.as_rows(keep if weights is None else keep * weights)
+    if X.is_distributed:  # rows that are dropped stay where they are, and weigh nothing
+        chosen, mass = X, X.row_vector(keep if weights is None else keep * weights)
     else:
         chosen = Selected(X, keep)
         mass = None if weights is None else X.asarray(weights[keep])
@@ -277,12 +277,10 @@ def average_loss(
 
 def ensure_room(solver: Any, X: Operator) -> None:
     """Refuse a Gram matrix of IRLS that memory has no room for before a start is looked for."""
-    n = X.shape[1] if X.spread else min(X.shape)
+    n = X.shape[1] if X.is_distributed else min(X.shape)
     if solver == "irls" or isinstance(solver, IRLS):
         what = f"a Gram matrix of {n:,} x {n:,} and its eigenvectors"
-        ensure(
-            16 * n * n, what, "take another solver, such as 'anderson'", X.asarray(np.zeros((1, 1)))
-        )
+        ensure(16 * n * n, what, "take another solver, such as 'anderson'", X.like)
 
 
 def robust_solver(solver: Any, s: int, d: int) -> tuple[Any, bool]:
@@ -301,13 +299,13 @@ DISAGREE = 0.6
 
 def warn_of_doubt(model: Any, nearness: float) -> None:
     """Say where the fit may not be of the data: most rows flagged, or starts that disagree."""
-    share = float(seen(model.outliers_).mean())
+    share = float(host_sample(model.outliers_).mean())
     if share > 0.5 and model.contamination == "auto":
         warnings.warn(
             f"{share:.0%} of the rows are flagged: more than half, so that what is called an "
             "outlier here may be the data; look at the outlier map, or try another n_components",
             UserWarning,
-            stacklevel=outside(),
+            stacklevel=user_stacklevel(),
         )
     if model.agreement_ < DISAGREE and nearness > 0.9:
         warnings.warn(
@@ -315,5 +313,5 @@ def warn_of_doubt(model: Any, nearness: float) -> None:
             f"({model.agreement_:.0%} in common); try another n_components, or compare the fits of "
             "init='stahel_donoho' and init='spherical'",
             UserWarning,
-            stacklevel=outside(),
+            stacklevel=user_stacklevel(),
         )

@@ -11,7 +11,17 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from ..linalg import Array, eigh, gram, namespace, norm, orthonormalize, seen, seen_rows, to_numpy
+from ..linalg import (
+    Array,
+    eigh,
+    gram,
+    host_sample,
+    namespace,
+    norm,
+    orthonormalize,
+    sampled_rows,
+    to_numpy,
+)
 from ..operators import Centered, Matrix, Operator, Weighted
 from ..operators.block_ops import dense, row_norms
 from ..operators.row_blocks import RowBlocked
@@ -31,7 +41,7 @@ NEAR = 1e-3
 DIRECTIONS = 250
 
 #: Their locations and scales come from about so many rows, in so many directions at once.
-SEEN, AT_ONCE = 250, 64
+SAMPLE_ROWS, AT_ONCE = 250, 64
 
 #: The most concentration steps, and the share of the objective that a step must gain to go on.
 STEPS, GAIN = 15, 1e-3
@@ -63,7 +73,7 @@ def sample_rows(N: int, d: int, rng: np.random.Generator, weights: Array | None)
     most = max(100, min(ROWS, ENTRIES // max(d, 1)))
     if weights is None:
         return np.sort(rng.choice(N, min(N, most), replace=False))
-    return seen_rows(weights)[by_weight(seen(weights).astype(float), most, rng)]
+    return sampled_rows(weights)[by_weight(host_sample(weights).astype(float), most, rng)]
 
 
 def by_weight(weights: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
@@ -88,7 +98,7 @@ def take_sample(
         return Matrix(data.astype(np.float64)), np.zeros(rows.shape[1])
     data = to_numpy(data).astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):  # whoever asked looks at the energy
-        origin = np.median(data[:: max(1, len(data) // SEEN)], axis=0)
+        origin = np.median(data[:: max(1, len(data) // SAMPLE_ROWS)], axis=0)
         return Matrix(data - origin), origin
 
 
@@ -139,7 +149,7 @@ def least_outlying(X: Matrix, h: int, middle: np.ndarray, rng: np.random.Generat
     norms = np.concatenate([Centered(X, column).row_norms()[alone], row_norms(U)])
     floor = 1e-10 * typical_size(X.row_norms())
     some = np.nonzero(norms > floor)[0]
-    seen = slice(None, None, max(1, n // SEEN))
+    seen = slice(None, None, max(1, n // SAMPLE_ROWS))
     far = np.zeros(n)
     for i in range(0, len(some), AT_ONCE):  # as many as stay in the cache
         these = some[i : i + AT_ONCE]

@@ -10,8 +10,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from ..linalg import on_gpu
 from ..operators import Operator
 from .spectral.chebyshev import columns
@@ -71,7 +69,7 @@ def _besides(steps: float, n: int) -> float:
 def sweeping(X: Operator) -> str:
     """The solver that sweeps X: "chebyshev" for explicit rows on a GPU, else "krylov"."""
     explicit = not (X.implicit or X.T.implicit)
-    return "chebyshev" if explicit and on_gpu(X.asarray(np.zeros((1, 1)))) else "krylov"
+    return "chebyshev" if explicit and on_gpu(X.like) else "krylov"
 
 
 def _gpu_costs(X: Operator, s: int, tol: float) -> dict[str, float]:
@@ -83,13 +81,13 @@ def _gpu_costs(X: Operator, s: int, tol: float) -> dict[str, float]:
     gram = GPU_FIT + 2 * N * d * n / GPU_SQUARE + GPU_LAUNCH * n + GPU_EIGH * n**3
     return {
         "gram": gram + _gram_waiting(X),
-        "chebyshev": GPU_FIT + passes * (sweep + GPU_STEP + X.waiting),
+        "chebyshev": GPU_FIT + passes * (sweep + GPU_STEP + X.read_seconds),
     }
 
 
 def _gram_waiting(X: Operator) -> float:
     """A Gram matrix reads the data once; that of the rows once for each block, too often."""
-    return math.inf if X.waiting and X.shape[1] > X.shape[0] else X.waiting
+    return math.inf if X.read_seconds and X.shape[1] > X.shape[0] else X.read_seconds
 
 
 def costs(X: Operator, s: int, tol: float, energy: float) -> dict[str, float]:
@@ -115,7 +113,7 @@ def costs(X: Operator, s: int, tol: float, energy: float) -> dict[str, float]:
         sweep = 4 * N * d * b / (THIN * (1.0 if fast else half))
     return {
         "gram": gram + eigen + _gram_waiting(X),
-        "krylov": steps * (sweep + X.waiting) + _besides(steps, n),
+        "krylov": steps * (sweep + X.read_seconds) + _besides(steps, n),
     }
 
 

@@ -50,7 +50,7 @@ class IRLS:
         weights = getattr(problem.F, "weights", None)
         if weights is None or X.implicit:
             raise ValueError("IRLS reweights rows: it solves robust formulations of explicit data")
-        wide = s <= X.shape[0] < X.shape[1] and not X.spread
+        wide = s <= X.shape[0] < X.shape[1] and not X.is_distributed
         K = X.kernel() if wide else None
         while True:
             w = weights(X @ W)

@@ -25,7 +25,7 @@ from ..linalg import (
 )
 from ..operators import Operator
 from ..problem import DCProblem
-from ..progress import printing, reached
+from ..progress import printing, report_step
 from .anderson import Anderson
 from .base import Iterate, Solver
 from .dca import DCA, IRLS, SimultaneousIteration
@@ -257,7 +257,7 @@ def _iterate(
             value = abs(iterate.point.F) if known else least
             if not (math.isfinite(size) and least <= value < math.inf):
                 raise OverflowError(f"F(XW) is {value} and the residual {size}")
-            stopped = reached(name.lower(), size, tol, problem.X.passes)
+            stopped = report_step(name.lower(), size, tol, problem.X.passes)
             if trace or callback:
                 record = Record(
                     iteration,
@@ -282,7 +282,7 @@ def _iterate(
             f"{name} stopped at max_iter={max_iter} with a residual of "
             f"{residual:.1e}, above tol={tol:.1e}; raise max_iter or tol",
             ConvergenceWarning,
-            stacklevel=outside(),
+            stacklevel=user_stacklevel(),
         )
     return Result(
         iterate.point.W,
@@ -340,7 +340,7 @@ def _check(
         raise ValueError(f"stop={stop!r} is unknown; choose 'residual', 'span' or 'paper'")
 
 
-def outside() -> int:
+def user_stacklevel() -> int:
     """How many frames up the caller of this package is: where a warning should point."""
     frame, level = sys._getframe(1), 1
     ours = ("dualpca", "sklearn.callback")  # the latter lies around fit

@@ -17,7 +17,7 @@ from ..progress import stopped
 from . import SOLVERS, Ritz, solve
 from .base import TINY as TINY
 from .choice import costs, plan, sweeping
-from .solve import as_solver, outside
+from .solve import as_solver, user_stacklevel
 from .spectral.certificate import Certificate
 from .spectral.complement import certify
 from .spectral.gram import by_gram, by_lapack
@@ -257,5 +257,5 @@ def warn_above(residual: float, tol: float, name: str, max_iter: int | None) -> 
         warnings.warn(
             f"{name} reached a residual of {residual:.1e}, above tol={tol:.1e}, {remedy}",
             ConvergenceWarning,
-            stacklevel=outside(),
+            stacklevel=user_stacklevel(),
         )

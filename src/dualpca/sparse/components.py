@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse.linalg
 
 from ..functions.base import Function
-from ..progress import reached
+from ..progress import report_step
 from .images import fit_images, polar_images, scores_of, single_images, unit
 from .quadratic import RANK, Deflation, Quadratic, adjusted_variances, cumulative_variances
 
@@ -197,7 +197,7 @@ def _component(
         new, steps = unit(F.subgradient(single_images(w, Cw))), steps + 1
         residual = float(np.linalg.norm(new - w))
         short, same = residual <= rule.tol, np.array_equal(new != 0, w != 0)
-        if reached("deflation", residual, rule.tol) or (same and settled):
+        if report_step("deflation", residual, rule.tol) or (same and settled):
             break
         w = _eigenvector(C, new, rule) if (short or same) and not rule.refit else new
         Cw, settled = C @ w, w is not new
@@ -324,6 +324,6 @@ def _repeat(
         new, steps = advance(W, C @ W), steps + 1
         residual = float(np.linalg.norm(unit(new) - unit(W))) / W.shape[1] ** 0.5
         W = new / (float(np.abs(new).max()) or 1.0)
-        if reached(rule.method, residual, rule.tol):
+        if report_step(rule.method, residual, rule.tol):
             break
     return Found(W, lambda Z: Z, residual, before + steps)

@@ -108,12 +108,12 @@ class Message:
 
     def __init__(self, f: BlockMap) -> None:
         self.arrays: list[Any] = []
-        self.spread: list[Any] = []
+        self.lazy_rows: list[Any] = []
         buffer, message = io.BytesIO(), self
 
         class Pickler(cloudpickle.Pickler):
             def persistent_id(self, obj: Any) -> Any:
-                for kind, place in ((np.ndarray, message.arrays), (da.Array, message.spread)):
+                for kind, place in ((np.ndarray, message.arrays), (da.Array, message.lazy_rows)):
                     if type(obj) is kind and not getattr(obj.dtype, "hasobject", False):
                         place.append(obj)
                         return kind.__name__, len(place) - 1
@@ -139,7 +139,7 @@ class Message:
 
 def _message(arrays: list[np.ndarray], code: bytes) -> Message:
     message = Message.__new__(Message)
-    message.arrays, message.code, message.spread = arrays, code, []
+    message.arrays, message.code, message.lazy_rows = arrays, code, []
     return message
 
 
@@ -220,11 +220,11 @@ class Distributed(RowBlocked):
         return self._sparse
 
     @property
-    def spread(self) -> bool:
+    def is_distributed(self) -> bool:
         return True
 
     @property
-    def waiting(self) -> float:
+    def read_seconds(self) -> float:
         nbytes = math.prod(self.shape) * np.dtype(self.dtype).itemsize
         return SCHEDULING + (0.0 if self._held else nbytes / READING)
 
@@ -274,14 +274,14 @@ class Distributed(RowBlocked):
     def _tasks(self, task: Any, f: BlockMap, factor: int) -> list[Delayed]:
         self._counter[0] += 1
         message = Message(f)
-        spread = [self._arrays.kept(array) for array in message.spread]
+        spread = [self._arrays.kept(array) for array in message.lazy_rows]
         sent = delayed(message, pure=False, traverse=False)
         return [
             delayed(task, pure=False)(group, sent, self.dtype, factor, *carried)
             for group, *carried in zip(self._groups, *spread, strict=True)
         ]
 
-    def _sum(self, f: BlockMap, factor: int = 1) -> tuple[Any, ...]:
+    def sum_blocks(self, f: BlockMap, factor: int = 1) -> tuple[Any, ...]:
         parts = self._tasks(total, f, factor)
         while len(parts) > 1:
             few = [parts[i : i + BRANCHES] for i in range(0, len(parts), BRANCHES)]
@@ -290,7 +290,7 @@ class Distributed(RowBlocked):
         with one_blas_thread() if active_client() is None else nullcontext():
             return compute(parts[0])
 
-    def _stack(self, f: BlockMap, columns: int | None = None) -> Array:
+    def map_rows(self, f: BlockMap, columns: int | None = None) -> Array:
         width = () if columns is None else (columns,)
         return self._arrays.array(self._tasks(rows_of, f, 1), width, self.dtype)
 
@@ -308,21 +308,21 @@ class Distributed(RowBlocked):
             few = np.asarray(wanted[i:j], dtype=np.int64) - these.start
             return ([(these.start, take(block, few))] if i < j else [],)
 
-        found = [part for _, part in sorted(self._sum(chosen)[0], key=lambda pair: pair[0])]
+        found = [part for _, part in sorted(self.sum_blocks(chosen)[0], key=lambda pair: pair[0])]
         return sp.vstack(found, format="csr") if self.sparse else stack(list(map(to_numpy, found)))
 
-    def held(self, *arrays: Array) -> tuple[Array, ...]:
+    def persist_rows(self, *arrays: Array) -> tuple[Array, ...]:
         return self._arrays.hold(*arrays)
 
     def row_norms(self) -> Array:
         if self._norms is None:
-            (self._norms,) = self.held(super().row_norms())
+            (self._norms,) = self.persist_rows(super().row_norms())
         return self._norms
 
-    def as_rows(self, values: Any) -> Array:
+    def row_vector(self, values: Any) -> Array:
         if not isinstance(values, da.Array):
             values = da.from_array(np.asarray(values), chunks=(self._rows,))
-        return self.held(values.astype(self.dtype).rechunk((self._rows,)))[0]
+        return self.persist_rows(values.astype(self.dtype).rechunk((self._rows,)))[0]
 
-    def here(self, Y: Array) -> Array:
+    def gather(self, Y: Array) -> Array:
         return to_numpy(Y)

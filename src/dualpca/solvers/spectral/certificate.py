@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaincinv
 
-__all__ = ["FAILURE", "Certificate", "ceiling_of", "unseen"]
+__all__ = ["FAILURE", "Certificate", "ceiling_of", "rounding_floor"]
 
 #: The probability that a certificate is below the truth, for any data.
 FAILURE = 1e-6
@@ -30,7 +30,7 @@ FAILURE = 1e-6
 UNSEEN = 16
 
 
-def unseen(dtype: Any) -> float:
+def rounding_floor(dtype: Any) -> float:
     """The relative shortfall that rounding in a precision hides from any verification."""
     return UNSEEN * float(np.finfo("float32" if "float32" in str(dtype) else "float64").eps)
 

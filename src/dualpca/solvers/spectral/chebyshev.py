@@ -19,7 +19,7 @@ from ..._memory import ensure, itemsize
 from ...linalg import Array, invert_lower, namespace, orthonormalize, standard_normal, to_numpy
 from ...operators import Operator
 from ...operators.tf32 import matmul_precision
-from .certificate import Certificate, unseen
+from .certificate import Certificate, rounding_floor
 from .complement import certify
 from .krylov import block_of
 from .relation import ROUNDING
@@ -92,11 +92,11 @@ class Chebyshev:
         residual and certify the answer, for as long as that goes on falling. ``energy`` is
         ``||A||_F^2``.
         """
-        like = A.asarray(np.zeros((1, 1)))
-        with A.alone(), matmul_precision(like, "ieee"):
+        like = A.like
+        with A.blas_limited(), matmul_precision(like, "ieee"):
             ritz, image, steps, done = self._run(A, s, tol, seed, A if fast is None else fast, like)
             theta, r = _numbers(ritz)
-            known = {"energy": energy, "floor": unseen(like.dtype)}
+            known = {"energy": energy, "floor": rounding_floor(like.dtype)}
             certificate = Certificate.of_norms(theta, r, **known)
             if done and certificate.shortfall(s) > tol:
                 columns, before = block_of(like), A.passes
@@ -130,7 +130,7 @@ class Chebyshev:
             growth = _growth(theta[s - 1] / cut)
             residual = relative_residual(r[:s], theta[:s])
             stalled, out = residual > 0.5 * before, steps + 1 >= self.max_steps
-            out = progress.reached("chebyshev", residual, tol, A.passes) or out
+            out = progress.report_step("chebyshev", residual, tol, A.passes) or out
             P = image * (2 / cut) - ritz.V  # of degree 1, whose pass is done
             if X is A:
                 final = ritz, image

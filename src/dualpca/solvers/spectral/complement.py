@@ -10,7 +10,7 @@ import numpy as np
 from ... import progress
 from ...linalg import Array
 from ...operators import Operator
-from .certificate import FAILURE, Certificate, ceiling_of, unseen
+from .certificate import FAILURE, Certificate, ceiling_of, rounding_floor
 from .relation import ROUNDING, Relation
 from .ritz import Ritz
 
@@ -54,9 +54,9 @@ def look_beyond(
     theta = np.diagonal(relation.T)[:k].copy()
     captured, rounding = float(theta[:s].sum()), ROUNDING * eps * max(float(theta[0]), 0.0)
     K = np.vstack([relation.K, math.hypot(rounding, relation.lost) * np.eye(k)])
-    floor = unseen(relation.V.dtype)
+    floor = rounding_floor(relation.V.dtype)
     # The energy is a sum of squares, from which that of the mean was subtracted.
-    energy += floor * (energy + relation.A.offset)
+    energy += floor * (energy + relation.A.removed_energy)
     known = Certificate(theta, K, math.inf, energy, floor)
     if relation.complete:
         return Look(Certificate(theta, K[:0], 0.0, energy, floor), None)
@@ -87,7 +87,7 @@ def look_beyond(
         if math.isfinite(bounds[-STALLED]) and bound > 0.9 * bounds[-STALLED]:
             break
         told = math.isfinite(bound)
-        if told and progress.reached("krylov", bound, tol, relation.A.passes):
+        if told and progress.report_step("krylov", bound, tol, relation.A.passes):
             break
     return Look(best, None)
 
@@ -117,7 +117,7 @@ def certify(
     seed: int,
 ) -> Certificate:
     """The certificate of the first s Ritz vectors, of which ``image = A^T A V`` is known."""
-    with A.alone(), progress.phase("certificate"):
+    with A.blas_limited(), progress.phase("certificate"):
         width = min(A.shape[1], ritz.V.shape[1] + (PATIENCE + 1) * columns)
         relation = Relation.of_ritz(A, ritz, image, width, np.random.default_rng(seed))
         look = look_beyond(

@@ -11,7 +11,7 @@ from array_api_compat import device, is_numpy_array
 from ...linalg import Array, column_norms, eigh, namespace, on_gpu, orthonormalize, to_numpy
 from ...operators import Kernel, Operator
 from ...progress import phase
-from .certificate import Certificate, unseen
+from .certificate import Certificate, rounding_floor
 from .krylov import LOOSE, Krylov
 from .relation import ROUNDING
 from .ritz import Found, Ritz, rayleigh_ritz
@@ -64,11 +64,11 @@ def by_gram(X: Operator, s: int, *, tol: float = 0.0, seed: int = 0) -> Found:
             ritz = right_from_left(X, ritz) if wide else ritz.signed()
             if ritz.residual <= tol and (not wide or ritz.orthonormal):
                 note = "float32" if single else "float64"
-                certificate = known.with_rounding(rounding).at_least(unseen(note))
+                certificate = known.with_rounding(rounding).at_least(rounding_floor(note))
                 return Found(ritz, certificate, note=note)
     V = X.asarray(V[:, :s])
     ritz = rayleigh_ritz(X, X.rmatmul(V) if wide else V)
-    return Found(ritz, known.with_rounding(rounding).at_least(unseen(X.dtype)))
+    return Found(ritz, known.with_rounding(rounding).at_least(rounding_floor(X.dtype)))
 
 
 def krylov_aim(tol: float) -> float:
@@ -84,7 +84,9 @@ def growth(X: Operator) -> float:
 def _magnitude(X: Operator, C: Array, largest: float) -> float:
     """``sqrt(lambda_1 trace)``, before the mean was taken out of C where that is done afterwards."""
     trace = float(namespace(C).sum(namespace(C).linalg.diagonal(C)))
-    return math.sqrt(max(largest, X.offset, 0.0)) * math.sqrt(max(trace + X.offset, 0.0))
+    return math.sqrt(max(largest, X.removed_energy, 0.0)) * math.sqrt(
+        max(trace + X.removed_energy, 0.0)
+    )
 
 
 def takes_single(X: Operator, tol: float) -> bool:
@@ -136,7 +138,7 @@ def _with_next(more: Ritz, s: int, rounding: float) -> Found:
     """The first s Ritz pairs, certified by the eigenvalue that follows them."""
     theta, residuals = (to_numpy(a).astype(float) for a in (more.theta, more.residuals))
     certificate = _beside(theta, residuals, s, rounding)
-    return Found(more.leading(s), certificate.at_least(unseen(more.V.dtype)))
+    return Found(more.leading(s), certificate.at_least(rounding_floor(more.V.dtype)))
 
 
 def right_from_left(

@@ -15,7 +15,7 @@ import numpy as np
 from ..._memory import SMALL, available, ensure, itemsize
 from ...linalg import Array, on_gpu
 from ...operators import Operator
-from ...progress import phase, reached
+from ...progress import phase, report_step
 from .certificate import FAILURE, Certificate
 from .complement import PATIENCE, easiest, look_beyond
 from .relation import ROUNDING, Relation
@@ -102,7 +102,7 @@ class Krylov:
         ``energy`` is ``||A||_F^2``, which certifies spectra that decay without another pass.
         """
         rng, steps, failure = np.random.default_rng(seed), 0, FAILURE
-        with A.alone():
+        with A.blas_limited():
             while True:
                 run = _Run(self, A, s, tol, rng, start)
                 solved = run.solve(self.max_steps - steps)
@@ -194,7 +194,7 @@ class _Run:
         return min(wanted, left // (2 * nbytes))
 
     def _block(self, start: Array | None) -> int:
-        like = self.A.asarray(np.zeros((1, 1))) if start is None else start
+        like = self.A.like if start is None else start
         block = self.options.block or block_of(like)
         if self.options.block is None and start is None:
             block = max(block, wide_block(self.s, self.tol))
@@ -213,7 +213,7 @@ class _Run:
             residual = relative_residual(r[:s], theta[:s])
             told = np.hypot(r[:s], ROUNDING * basis.eps * max(theta[0], 0.0))
             told = relative_residual(told, theta[:s])
-            out = reached("krylov", told, self.tol, self.A.passes) or out
+            out = report_step("krylov", told, self.tol, self.A.passes) or out
             remaining = self._remaining(before, residual)
             before = (basis.steps, residual)
             check = basis.steps + max(1, min(int(0.8 * remaining), basis.steps))

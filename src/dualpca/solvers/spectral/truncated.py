@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from ...linalg import Array, namespace, on_gpu
 from ...operators import Operator
 from ...operators.tf32 import Tf32
@@ -48,7 +46,7 @@ def by_krylov(
     measures what they reached, and float64 passes go on where that is above ``tol``. ``energy`` is
     ``||X||_F^2``.
     """
-    narrow = X.single(scale) if scale is not None else None
+    narrow = X.float32_copy(scale) if scale is not None else None
     if scale is None or narrow is None:
         found = Krylov(max_steps=max_steps)(_small(X), s, tol=tol, seed=seed, energy=energy)
         return Found(_ritz(X, found, tol), found.certificate, found.steps, str(X.dtype))
@@ -84,8 +82,8 @@ def by_chebyshev(
     On a GPU the filters are in TF32, of ``scale X`` in float32 where X is float64; Rayleigh-Ritz
     passes in the precision of X measure what they reached. ``energy`` is ``||X||_F^2``.
     """
-    narrow = (X.single(scale) if scale is not None else None) or X
-    gpu = "float32" in str(narrow.dtype) and on_gpu(narrow.asarray(np.zeros((1, 1))))
+    narrow = (X.float32_copy(scale) if scale is not None else None) or X
+    gpu = "float32" in str(narrow.dtype) and on_gpu(narrow.like)
     fast = Tf32(narrow) if gpu else narrow
     found = Chebyshev(max_steps)(
         _small(X), s, tol=tol, seed=seed, fast=None if fast is X else _small(fast), energy=energy
