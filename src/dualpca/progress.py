@@ -1,8 +1,8 @@
-"""What a fit tells while it runs: rows that were read, residuals that were reached.
+"""Progress of a fit: each tested iteration is one :class:`Step` event, each block of rows another.
 
-Solvers tell of each iteration that they test, operators of the rows they read, whoever listens; a
-listener may stop the iterations. Estimators listen for ``verbose`` and for scikit-learn's callbacks;
-:func:`listening` adds a listener to whatever runs inside it.
+Solvers report steps and operators report rows; everything else subscribes. ``verbose`` (a
+:class:`Printer`), scikit-learn's callbacks and the listeners of :func:`listening` hear the events and
+may stop the iterations; ``convergence_`` is made of the steps of the innermost run.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ __all__ = ["Listener", "Printer", "Step", "listening", "seconds_left"]
 
 @dataclass(frozen=True)
 class Step:
-    """One iteration that was tested.
+    """One tested iteration: ``value``, the residual or the shortfall, is compared with ``tol``.
 
-    ``phase`` is "" in the main iterations, else what they serve: "start", "refit", "certificate". The
-    ``residual`` of a certificate is the relative shortfall in captured variance that it bounds so far.
-    ``passes`` are those over the data so far, or iterations where the data is not read in them.
+    ``phase`` is "" in the main iterations, else their purpose: "start", "refit", "certificate". A
+    certificate tests ``shortfall``, its bound so far on the relative shortfall in captured variance,
+    and its ``residual`` is NaN. ``passes`` counts passes over the data, or iterations where these do
+    not read the data. The last three fields are known in :func:`dualpca.solve` only.
     """
 
     solver: str
@@ -34,10 +35,24 @@ class Step:
     residual: float
     tol: float
     seconds: float
+    shortfall: float | None = None
+    iteration: int = 0
+    fixed_point: float | None = None
+    objective: float | None = None
+
+    @property
+    def quantity(self) -> str:
+        """The name of ``value``."""
+        return "residual" if self.shortfall is None else "shortfall"
+
+    @property
+    def value(self) -> float:
+        """The residual, or the shortfall in the phase "certificate"."""
+        return self.residual if self.shortfall is None else self.shortfall
 
 
 class Listener:
-    """Listens to fits; the methods do nothing here.
+    """Listens to fits; its own methods do nothing.
 
     Examples
     --------
@@ -54,25 +69,25 @@ class Listener:
     """
 
     def step(self, step: Step) -> bool | None:
-        """An iteration was tested; True stops these iterations, and the best iterate is kept.
+        """Hear of a tested iteration; return True to stop these iterations.
 
-        The last one is kept of solvers whose iterates build on each other: Krylov, Chebyshev, and the
-        alternating directions of principal component pursuit.
+        The best iterate is kept. Solvers whose iterates build on each other (Krylov, Chebyshev,
+        principal component pursuit) keep the last one.
         """
 
     def rows(self, done: int, total: int) -> None:
-        """So many rows of a pass have been read."""
+        """Hear that ``done`` of ``total`` rows of a pass have been read."""
 
 
 @dataclass
 class Run:
-    """Who listens, the phase, and the main steps so far; it also tells the run around it."""
+    """The listeners of a context, its phase and its main steps; events also go to the outer run."""
 
     listeners: tuple[Listener, ...]
     outer: Run | None
     begun: float = field(default_factory=time.perf_counter)
     phase: str = ""
-    steps: list[tuple[int, float]] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
     stopped: bool = False
 
     @property
@@ -80,16 +95,22 @@ class Run:
         """Whether anybody listens."""
         return bool(self.listeners) or (self.outer is not None and self.outer.heard)
 
-    def tell(self, step: Step) -> bool:
-        stop = [bool(listener.step(step)) for listener in self.listeners]
-        stop.append(self.outer is not None and self.outer.tell(step))
-        return any(stop)
+    @property
+    def purpose(self) -> str:
+        """The phase of this run, or of the nearest one around it that has one."""
+        return self.phase or ("" if self.outer is None else self.outer.purpose)
 
-    def read(self, done: int, total: int) -> None:
-        for listener in self.listeners:
-            listener.rows(done, total)
-        if self.outer is not None:
-            self.outer.read(done, total)
+    def tell(self, step: Step) -> bool:
+        """Pass a step to all listeners; return whether any of them asks to stop."""
+        answers = [bool(listener.step(step)) for listener in self.listeners]
+        return any([*answers, self.outer is not None and self.outer.tell(step)])
+
+    def reported(self, blocks: Iterator[tuple[slice, Any]], total: int) -> Iterator[Any]:
+        """Yield row blocks, and tell all listeners of each after the caller worked on it."""
+        for rows, block in blocks if self.outer is None else self.outer.reported(blocks, total):
+            yield rows, block
+            for listener in self.listeners:
+                listener.rows(total if rows.stop is None else rows.stop, total)
 
 
 _RUN: ContextVar[Run | None] = ContextVar("run", default=None)
@@ -97,7 +118,7 @@ _RUN: ContextVar[Run | None] = ContextVar("run", default=None)
 
 @contextmanager
 def listening(*listeners: Listener) -> Iterator[Run]:
-    """Have these listeners told of all that runs inside.
+    """Let these listeners hear everything that runs inside the context.
 
     Parameters
     ----------
@@ -113,7 +134,7 @@ def listening(*listeners: Listener) -> Iterator[Run]:
 
 @contextmanager
 def phase(name: str) -> Iterator[None]:
-    """The iterations inside serve something else than the main ones."""
+    """Mark the iterations inside as serving another purpose than the main ones."""
     run = _RUN.get()
     if run is None:
         yield
@@ -126,79 +147,76 @@ def phase(name: str) -> Iterator[None]:
         run.phase, run.stopped = before
 
 
-def report_step(solver: str, residual: float, tol: float, passes: int | None = None) -> bool:
-    """Tell of an iteration; whether to stop there."""
+def report_step(
+    solver: str, residual: float, tol: float, passes: int | None = None, **details: Any
+) -> bool:
+    """Report a tested iteration; return whether a listener asks to stop there.
+
+    ``details`` are the optional fields of :class:`Step`.
+    """
     run = _RUN.get()
     if run is None:
         return False
     passes = len(run.steps) + 1 if passes is None else passes
-    if not run.phase:
-        run.steps.append((passes, float(residual)))
-    if not run.heard:
-        return False
     seconds = time.perf_counter() - run.begun
-    stop = run.tell(Step(solver, _phase(run), passes, float(residual), tol, seconds))
+    step = Step(solver, run.purpose, passes, float(residual), tol, seconds, **details)
+    if not run.phase:
+        run.steps.append(step)
+    stop = run.tell(step)
     run.stopped = run.stopped or stop
     return stop
 
 
-def _phase(run: Run | None) -> str:
-    return "" if run is None else run.phase or _phase(run.outer)
-
-
 def stopped() -> bool:
-    """Whether iterations of this run, in this phase, were stopped by a listener."""
+    """Whether a listener stopped iterations of this run in this phase."""
     run = _RUN.get()
     return run is not None and run.stopped
 
 
 def reading(blocks: Iterator[tuple[slice, Any]], total: int) -> Iterator[tuple[slice, Any]]:
-    """The same row blocks, telling of each that was worked on."""
+    """Return the same row blocks; listeners hear of each after the caller worked on it."""
     run = _RUN.get()
-    if run is None or not run.heard:
-        return blocks
-    return _told(run, blocks, total)
-
-
-def _told(run: Run, blocks: Iterator[tuple[slice, Any]], total: int) -> Iterator[Any]:
-    for rows, block in blocks:
-        yield rows, block
-        run.read(total if rows.stop is None else rows.stop, total)
+    return blocks if run is None or not run.heard else run.reported(blocks, total)
 
 
 def convergence(passes: int | None, residual: float) -> list[tuple[int, float]]:
-    """Passes and residual of the main steps since the last call, and the result as the last."""
+    """Return passes and residual of the main steps since the last call, the result being the last.
+
+    ``passes=None`` takes the passes of the last step.
+    """
     run = _RUN.get()
     steps: list[tuple[int, float]] = []
     if run is not None:
-        steps, run.steps = run.steps, []
-    if passes is None:  # those of the last step
+        steps, run.steps = [(step.passes, step.residual) for step in run.steps], []
+    if passes is None:
         passes = steps[-1][0] if steps else 0
-    last = (passes, float(residual))
     if steps and steps[-1][0] == passes:  # the same iterate, measured again
         steps = steps[:-1]
-    return [*steps, last]
+    return [*steps, (passes, float(residual))]
 
 
 def seconds_left(steps: list[Step]) -> float | None:
-    """The time to ``tol`` at the rate at which residuals fell in the last few steps, if they did."""
-    recent = [step for step in steps[-8:] if step.solver == steps[-1].solver and step.residual > 0]
-    if len(recent) < 2 or not recent[0].residual > recent[-1].residual > recent[-1].tol > 0:
+    """Estimate the time to ``tol`` from the fall in the last few steps; None where there is none."""
+    tested = (steps[-1].solver, steps[-1].quantity)
+    recent = [
+        step for step in steps[-8:] if (step.solver, step.quantity) == tested and step.value > 0
+    ]
+    if len(recent) < 2 or not recent[0].value > recent[-1].value > recent[-1].tol > 0:
         return None
-    rate = math.log(recent[0].residual / recent[-1].residual)
+    rate = math.log(recent[0].value / recent[-1].value)
     seconds = recent[-1].seconds - recent[0].seconds
-    return seconds * math.log(recent[-1].residual / recent[-1].tol) / rate
+    return seconds * math.log(recent[-1].value / recent[-1].tol) / rate
 
 
 class Printer(Listener):
-    """Lines on standard error: one that is written anew on a terminal, else at most one a second.
+    """Prints to standard error: one line rewritten on a terminal, else at most a line a second.
 
     Parameters
     ----------
     name : str
-        What is being fitted.
+        The name of what is fitted.
     every : bool
-        A line of its own for each step.
+        Print a line for each step.
     """
 
     def __init__(self, name: str, *, every: bool = False) -> None:
@@ -209,31 +227,28 @@ class Printer(Listener):
     def step(self, step: Step) -> None:
         self.steps.append(step)
         due = time.perf_counter() >= self._shown + (0.1 if sys.stderr.isatty() else 1.0)
-        if due or self.every or step.residual <= step.tol:
+        if due or self.every or step.value <= step.tol:
             self._write(self.line(step))
 
     def line(self, step: Step) -> str:
-        """A step in words."""
+        """Describe a step in words."""
         left = seconds_left(self.steps)
         what = f"{step.phase} ({step.solver})" if step.phase else step.solver
         return (
-            f"{self.name}: {what}, pass {step.passes}, residual {step.residual:.1e} "
+            f"{self.name}: {what}, pass {step.passes}, {step.quantity} {step.value:.1e} "
             f"(tol {step.tol:.0e}), {step.seconds:.1f} s"
             + ("" if left is None else f", about {left:.1f} s left")
         )
 
     def rows(self, done: int, total: int) -> None:
-        if not sys.stderr.isatty() or time.perf_counter() < self._shown + 0.5:
-            return
-        self._write(f"{self.name}: row {done} of {total}")
+        if sys.stderr.isatty() and time.perf_counter() >= self._shown + 0.5:
+            self._write(f"{self.name}: row {done} of {total}")
 
     def _write(self, text: str) -> None:
         self._shown = time.perf_counter()
-        if sys.stderr.isatty() and not self.every:
-            sys.stderr.write("\r" + text.ljust(self._width))
-            self._open, self._width = True, len(text)
-        else:
-            sys.stderr.write(text + "\n")
+        self._open = sys.stderr.isatty() and not self.every
+        sys.stderr.write("\r" + text.ljust(self._width) if self._open else text + "\n")
+        self._width = len(text)
         sys.stderr.flush()
 
     def close(self) -> None:
@@ -245,7 +260,7 @@ class Printer(Listener):
 
 @contextmanager
 def printing(name: str, verbose: int) -> Iterator[None]:
-    """Lines about what runs inside, where ``verbose``: one, or one for each step from 2 on."""
+    """Print the progress of everything inside: a line with ``verbose=1``, one for each step with 2."""
     if not verbose or sys.stderr is None:
         yield
         return

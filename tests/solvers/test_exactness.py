@@ -10,10 +10,9 @@ from dualpca import PCA, as_operator
 from dualpca.operators import Weighted, centered
 from dualpca.operators.block_ops import THREADED, row_parts
 from dualpca.operators.row_blocks import RowBlocked
-from dualpca.solvers.choice import costs, plan
+from dualpca.solvers.choice import choose, costs
 from dualpca.solvers.spectral.gram import growth
-from dualpca.solvers.spectral.krylov import LOOSE, Krylov
-from dualpca.solvers.spectral.truncated import MIXED_TOL, by_krylov, mixed_scale
+from dualpca.solvers.spectral.krylov import LOOSE, MIXED_TOL, Krylov, mixed_scale
 
 NAMES = [*spectra(), "gaussian"]
 
@@ -137,8 +136,7 @@ def test_parts_of_a_sparse_matrix_are_views_that_make_up_the_whole(monkeypatch):
 def test_float32_passes_answer_in_float64(scale, offset, side):
     A = (case("power", side=side) + offset) * scale
     Xc = centered(as_operator(A))
-    energy = Xc.energy()
-    found = by_krylov(Xc, 4, tol=1e-4, max_steps=500, seed=0, scale=mixed_scale(Xc, 1e-4, energy))
+    found = Krylov()(Xc, 4, tol=1e-4, max_passes=500, seed=0, energy=Xc.energy())
     assert found.note == "float32"
     centred = A - A.mean(axis=0)
     sigma = np.linalg.svd(centred, compute_uv=False)
@@ -153,8 +151,7 @@ def test_float32_passes_answer_in_float64(scale, offset, side):
 def test_float64_passes_go_on_where_float32_is_not_enough(name):
     A = case(name)
     X = as_operator(A)
-    scale = mixed_scale(X, MIXED_TOL, X.energy())
-    found = by_krylov(X, 6, tol=MIXED_TOL, max_steps=500, seed=0, scale=scale)
+    found = Krylov()(X, 6, tol=MIXED_TOL, max_passes=500, seed=0, energy=X.energy())
     assert found.note == "float32, then float64"
     assert found.ritz.residual <= MIXED_TOL
     sigma = np.linalg.svd(A, compute_uv=False)
@@ -224,15 +221,15 @@ def test_the_plan_is_the_cheapest_and_says_why():
                     continue
                 X = as_operator(np.broadcast_to(np.float32(1), shape))
                 seconds = costs(X, s, tol, 1.0)
-                chosen = plan(X, s, dense=True, tol=tol, energy=1.0)
-                assert chosen.solver == min(seconds, key=seconds.get)
-                assert all(name in chosen.reason for name in seconds)
+                chosen, reason = choose(X, s, dense=True, tol=tol, energy=1.0)
+                assert chosen == min(seconds, key=seconds.get)
+                assert all(name in reason for name in seconds)
     tall, square = (as_operator(np.broadcast_to(1.0, n)) for n in ((10**6, 100), (8000, 8000)))
-    assert plan(tall, 10, dense=True, tol=1e-4, energy=1.0).solver == "gram"
-    assert plan(square, 10, dense=True, tol=1e-2, energy=1.0).solver == "krylov"
-    assert plan(square, 7000, dense=True, tol=1e-2, energy=1.0).solver == "lapack"
+    assert choose(tall, 10, dense=True, tol=1e-4, energy=1.0)[0] == "gram"
+    assert choose(square, 10, dense=True, tol=1e-2, energy=1.0)[0] == "krylov"
+    assert choose(square, 7000, dense=True, tol=1e-2, energy=1.0)[0] == "lapack"
     sparse = as_operator(sp.eye_array(3000, format="csr"))
-    assert plan(sparse, 2000, dense=False, tol=1e-2, energy=1.0).solver != "lapack"
+    assert choose(sparse, 2000, dense=False, tol=1e-2, energy=1.0)[0] != "lapack"
 
 
 def test_wide_data_needs_no_matrix_of_its_columns(monkeypatch):

@@ -37,7 +37,7 @@ class Watch(Listener):
         left = seconds_left(self.steps)
         what = step.phase or "fitting"
         self.words = (
-            f"{what}, pass {step.passes}, residual {step.residual:.1e} to {step.tol:.0e}"
+            f"{what}, pass {step.passes}, {step.quantity} {step.value:.1e} to {step.tol:.0e}"
             + ("" if left is None else f", about {left:.0f} s left")
         )
         self.progress.update(self._row(self.words), description=self.words)

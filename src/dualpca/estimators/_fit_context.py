@@ -88,7 +88,7 @@ def reports_progress(fit: Callable[..., Any]) -> Callable[..., Any]:
     """The method, with its progress told to who wants to know; a failure leaves the model as it was."""
 
     @functools.wraps(fit)
-    def fit_and_tell(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
+    def fit_in_context(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
         self._validate_params()
         listeners = []
         if hasattr(self, "_skl_callbacks"):
@@ -106,4 +106,4 @@ def reports_progress(fit: Callable[..., Any]) -> Callable[..., Any]:
                 listener.end(fitted=not isinstance(result, list))
         return result
 
-    return with_callbacks(fit_and_tell)
+    return with_callbacks(fit_in_context)

@@ -10,6 +10,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..linalg import Array, namespace
+from ..linear.likelihood import covariance, precision
 from ..operators import as_operator
 from ._base import check_same_kind, check_scores, shifted, validated
 
@@ -88,3 +89,37 @@ class ScoresMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     @property
     def _n_features_out(self) -> int:
         return self.components_.shape[0]
+
+
+class CovarianceMixin:
+    """The covariance of components, their variances and noise around them."""
+
+    components_: Array
+    explained_variance_: Array
+    noise_variance_: float
+
+    def get_covariance(self) -> Array:
+        """Return the covariance ``V^T Diag(variance - noise) V + noise I`` of probabilistic PCA.
+
+        It does not depend on ``whiten``, which scales scores only; scikit-learn's scales by the
+        variance once more there.
+
+        Returns
+        -------
+        covariance : array of shape (n_features, n_features)
+        """
+        check_is_fitted(self, "components_")
+        return covariance(*self._gaussian())
+
+    def get_precision(self) -> Array:
+        """Return the inverse of :meth:`get_covariance`, by the inversion lemma where it has noise.
+
+        Returns
+        -------
+        precision : array of shape (n_features, n_features)
+        """
+        check_is_fitted(self, "components_")
+        return precision(*self._gaussian())
+
+    def _gaussian(self) -> tuple[Array, Array, float]:
+        return self.components_, self.explained_variance_, self.noise_variance_

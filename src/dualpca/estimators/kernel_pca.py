@@ -225,7 +225,7 @@ class KernelPCA(
         total = rows.energy()
         found = kernel_eigenpairs(self, rows, operator, total, lambda: all_equal(X, counted))
         self.residual_, self.variance_shortfall_ = found.ritz.residual, found.shortfall()
-        self.solver_, self.n_iter_ = found.solver, found.iterations
+        self.solver_, self.n_iter_ = found.note, found.steps
         self._set_eigenpairs(found.ritz, total, float(mass.sum()))
         positive = self.eigenvalues_ > 0
         scale = np.where(positive, 1 / np.sqrt(np.where(positive, self.eigenvalues_, 1)), 0)

@@ -9,37 +9,34 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
+from sklearn.utils.validation import check_is_fitted
 
 from ..linalg import Array, namespace
-from ..linear.dimension import minka_dimension
-from ..linear.incremental import PartialFitMixin
-from ..linear.likelihood import ProbabilisticMixin
-from ..operators import Operator, as_operator
+from ..linear.decomposition import Decomposition
+from ..linear.incremental import Sums, merge_batch, sums_of
+from ..linear.likelihood import log_likelihood
+from ..operators import as_operator
+from ..operators.row_blocks import RowBlocked
 from ..progress import convergence
-from ..solvers.subspace import (
-    DIRECT,
-    ITERATIVE,
-    TINY,
-    Decomposition,
-    growing_subspace,
-    leading_subspace,
-)
+from ..solvers.spectral import SPECTRAL
+from ..solvers.subspace import ITERATIVE, growing_subspace, leading_subspace
 from ._base import (
     centered_rows,
     check_components,
     check_energy,
     check_number,
+    check_same_kind,
     is_dense_in_memory,
     seed,
     validated,
 )
 from ._fit_context import FitContext, reports_progress
-from ._scores import ScoresMixin
+from ._scores import CovarianceMixin, ScoresMixin
 
 __all__ = ["PCA"]
 
 
-class PCA(FitContext, ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseEstimator):
+class PCA(FitContext, CovarianceMixin, ScoresMixin, BaseEstimator):
     """Principal component analysis at the accuracy that was asked for.
 
     Parameters
@@ -119,7 +116,7 @@ class PCA(FitContext, ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseEsti
         ],
         "whiten": ["boolean"],
         "center": ["boolean"],
-        "solver": [StrOptions({"auto", *DIRECT, *ITERATIVE}), callable],
+        "solver": [StrOptions({"auto", *SPECTRAL, *ITERATIVE}), callable],
         "formulation": [str, callable, None],
         "tol": [Interval(Real, 0, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -182,8 +179,8 @@ class PCA(FitContext, ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseEsti
         -------
         scores : array of shape (n_samples, n_components)
         """
-        X, found = self._decompose(X, sample_weight)
-        self._set(found)
+        X, data = self._decompose(X, sample_weight)
+        self._set(data)
         return self._scores(X)
 
     @reports_progress
@@ -217,50 +214,127 @@ class PCA(FitContext, ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseEsti
         for model in models:
             model._validate_params()
         largest = clone(self).set_params(n_components=max(sizes))
-        _, found = largest._decompose(X, sample_weight)
-        steps = convergence(found.passes, found.subspace.ritz.residual)
+        data = largest._decompose(X, sample_weight)[1]
+        steps = convergence(data.passes, data.result.ritz.residual)
         for model in models:
             model.n_features_in_ = largest.n_features_in_
             if hasattr(largest, "feature_names_in_"):
                 model.feature_names_in_ = largest.feature_names_in_
-            model._set(found)
-            model.convergence_ = [*steps[:-1], (found.passes, model.residual_)]
+            model._set(data)
+            model.convergence_ = [*steps[:-1], (data.passes, model.residual_)]
         return models
 
-    def _decompose(self, X: Any, sample_weight: Any) -> tuple[Any, Decomposition]:
+    def partial_fit(self, X: Any, y: Any = None) -> PCA:
+        """Continue to fit with a batch of rows.
+
+        Up to 8192 features the sums of the batches are exact, and the result is that of :meth:`fit`
+        on all rows. With more features, ``4 n_components + 64`` rows stand for all rows seen. After
+        :meth:`fit` its components stand for the rows it has seen, and the variance outside them is lost.
+
+        ``residual_`` and ``variance_shortfall_`` speak of all rows seen. Where variance was lost they
+        are upper bounds, and may be above ``tol`` without a warning.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Sparse up to 8192 features only.
+        y : ignored
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.datasets import load_digits
+        >>> from dualpca import PCA
+        >>> X = load_digits().data
+        >>> pca = PCA(3)
+        >>> for batch in np.array_split(X, 10):
+        ...     pca = pca.partial_fit(batch)
+        >>> bool(np.allclose(pca.components_, PCA(3).fit(X).components_))
+        True
+        """
         self._validate_params()
+        check_number(self.n_components)
+        fitted = hasattr(self, "components_")
+        X = validated(self, X, reset=not fitted, rows=1 if fitted else 2)
+        if fitted:
+            check_same_kind(X, self.components_, "PCA.partial_fit")
+        operator = as_operator(X)
+        assert isinstance(operator, RowBlocked)
+        sums = (self._state or sums_of(self)) if fitted else Sums(lost=0.0)
+        s = self._to_compute(sums.rows + operator.shape[0], operator.shape[1])
+        options = {"center": self.center, "n_components": self.n_components, "tol": self.tol}
+        self._set(merge_batch(sums, operator, s, seed=seed(self.random_state), **options))
+        return self
+
+    def score_samples(self, X: Any) -> Array:
+        """Return the log-likelihood of each row under probabilistic PCA.
+
+        It is -inf where the model covariance is singular (no noise left, or directions without
+        variance): such a model has no density. Ask for fewer components then.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+
+        Returns
+        -------
+        log_likelihood : array of shape (n_samples,)
+        """
+        check_is_fitted(self, "components_")
+        check_same_kind(X, self.components_, "PCA.score_samples")
+        operator = as_operator(validated(self, X, reset=False, sparse=False))
+        assert isinstance(operator, RowBlocked)
+        return log_likelihood(operator, self.mean_, *self._gaussian())
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the mean log-likelihood of the rows.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+        y : ignored
+
+        Returns
+        -------
+        log_likelihood : float
+        """
+        values = self.score_samples(X)
+        return float(namespace(values).mean(values))
+
+    def _decompose(self, X: Any, sample_weight: Any) -> tuple[Any, Decomposition]:
+        """Return the validated X and its leading components."""
         check_number(self.n_components)
         if self.solver == "lapack" and isinstance(X, np.memmap):
             X = np.array(X)  # a full SVD holds the data in memory in any case
         X = validated(self, X, reset=True, rows=2)
-        operator = as_operator(X)
-        dense = is_dense_in_memory(X)
+        operator, dense = as_operator(X), is_dense_in_memory(X)
         with operator.blas_limited() if dense else nullcontext():
-            return X, self._found(operator, sample_weight, dense=dense)
+            s = self._to_compute(*operator.shape)
+            Xc, mean, mass = centered_rows(operator, sample_weight, self.center)
+            energy = Xc.energy()
+            check_energy(energy, Xc)
+            options = {
+                "dense": dense,
+                "energy": energy,
+                "solver": self.solver,
+                "formulation": self.formulation,
+                "tol": self.tol,
+                "max_iter": self.max_iter,
+                "seed": seed(self.random_state),
+            }
+            if isinstance(self.n_components, Real) and not isinstance(self.n_components, Integral):
+                result = growing_subspace(Xc, float(self.n_components) * energy, **options)
+            else:
+                result = leading_subspace(Xc, s, **options)
+        return X, Decomposition(result, energy, mass, mean, Xc.shape, operator.passes)
 
-    def _found(self, operator: Operator, sample_weight: Any, *, dense: bool) -> Decomposition:
-        limit = self._to_compute(*operator.shape)
-        Xc, mean, mass = centered_rows(operator, sample_weight, self.center)
-        energy = Xc.energy()
-        check_energy(energy, Xc)
-        options = {
-            "dense": dense,
-            "energy": energy,
-            "solver": self.solver,
-            "formulation": self.formulation,
-            "tol": self.tol,
-            "max_iter": self.max_iter,
-            "seed": seed(self.random_state),
-        }
-        if isinstance(self.n_components, Real) and not isinstance(self.n_components, Integral):
-            found = growing_subspace(Xc, float(self.n_components) * energy, **options)
-        else:
-            found = leading_subspace(Xc, limit, **options)
-        return Decomposition(found, energy, mass, mean, Xc.shape, operator.passes)
-
-    def _to_compute(self, N: int, d: int) -> int:
-        """How many components to compute: "mle" and None need the whole spectrum."""
-        n, limit = self.n_components, min(N, d)
+    def _to_compute(self, N: float, d: int) -> int:
+        """Return how many components to compute: "mle" and None need the whole spectrum."""
+        n, limit = self.n_components, int(min(N, d))
         if n == "mle" and d > N:
             raise ValueError(
                 f"n_components='mle' needs n_samples >= n_features, got {N} and {d}; give a number "
@@ -271,38 +345,24 @@ class PCA(FitContext, ProbabilisticMixin, PartialFitMixin, ScoresMixin, BaseEsti
         check_components(int(n), N, d)
         return int(n)
 
-    def _set(self, found: Decomposition) -> None:
-        """The fitted attributes, for as many components as are asked for."""
-        self._state, self._mass, self._energy = found.state, found.mass, found.energy
-        ritz = found.subspace.ritz
-        N, d = found.shape
+    def _set(self, data: Decomposition) -> None:
+        """Set the fitted attributes, for as many components as are asked for."""
+        self._state, self._mass, self._energy = data.state, data.mass, data.energy
+        ritz, (N, d), n = data.result.ritz, data.shape, data.count(self.n_components)
+        variance, ratio, total = data.variances()
         xp = namespace(ritz.theta)
-        variance = ritz.theta / (found.mass - 1)
-        total = found.energy / (found.mass - 1)
-        ratio = variance / total if total > 0 else variance
-        n = ritz.theta.shape[0]
-        if self.n_components == "mle":
-            n = minka_dimension(np.array([float(v) for v in variance]), round(found.mass))
-        elif isinstance(self.n_components, Integral):
-            n = int(self.n_components)
-        elif self.n_components is not None:
-            reached = xp.cumulative_sum(ratio) <= self.n_components
-            n = min(n, int(xp.sum(xp.astype(reached, xp.int64))) + 1)
         self.n_samples_, self.n_components_ = int(N), n
         self.components_ = ritz.V[:, :n].T
         self.singular_values_ = xp.sqrt(ritz.theta[:n])
-        self.explained_variance_ = variance[:n]
-        self.explained_variance_ratio_ = ratio[:n]
-        rest = max(total - float(xp.sum(self.explained_variance_)), 0.0)
-        rank: float = min(found.mass, d)
-        self.noise_variance_ = rest / (rank - n) if n < rank else 0.0
-        self.mean_ = ritz.V[:, 0] * 0.0 if found.mean is None else found.mean
+        self.explained_variance_, self.explained_variance_ratio_ = variance[:n], ratio[:n]
+        noise = max(total - float(xp.sum(self.explained_variance_)), 0.0)
+        rank: float = min(data.mass, d)
+        self.noise_variance_ = noise / (rank - n) if n < rank else 0.0
+        self.mean_ = ritz.V[:, 0] * 0.0 if data.mean is None else data.mean
         self.residual_ = ritz.leading(n).residual
-        self.variance_shortfall_ = found.subspace.shortfall(n)
-        self.variance_shortfall_ += found.discarded / max(float(xp.sum(ritz.theta[:n])), TINY)
-        self.solver_ = found.subspace.solver
-        self.n_iter_ = found.subspace.iterations
-        self.n_passes_ = found.passes
+        self.variance_shortfall_ = data.shortfall(n)
+        self.solver_, self.n_iter_ = data.result.note, data.result.steps
+        self.n_passes_ = data.passes
         self.convergence_ = convergence(self.n_passes_, self.residual_)
 
     def __sklearn_tags__(self) -> Any:

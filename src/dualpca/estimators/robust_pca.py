@@ -9,7 +9,6 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import StrOptions
 
 from ..linalg import Array, largest, to_numpy
-from ..linear.likelihood import CovarianceMixin
 from ..losses import as_loss
 from ..operators import Centered
 from ..operators.row_blocks import RowBlocked
@@ -41,7 +40,7 @@ from ..robust.starts import (
 from ..solvers.subspace import warn_above
 from ._fit_context import FitContext, reports_progress
 from ._outliers import LinearOutliersMixin
-from ._scores import ScoresMixin
+from ._scores import CovarianceMixin, ScoresMixin
 
 __all__ = ["RobustPCA"]
 

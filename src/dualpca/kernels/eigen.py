@@ -20,7 +20,7 @@ from ..solvers.solve import user_stacklevel
 from ..solvers.spectral.certificate import Certificate
 from ..solvers.subspace import (
     DIRECT_ROUNDING,
-    Subspace,
+    SubspaceResult,
     growing_subspace,
     leading_subspace,
     warn_above,
@@ -33,7 +33,7 @@ LOOK = {"solver": "auto", "formulation": None, "tol": 1e-2}
 
 def kernel_eigenpairs(
     model: Any, rows: Operator, K: Operator, total: float, equal: Callable[[], bool]
-) -> Subspace:
+) -> SubspaceResult:
     """Ritz pairs of ``K = X X^T`` on an orthonormal H, explicit whatever the formulation.
 
     ``equal`` tells whether all rows are the same, where K does not tell them apart.
@@ -62,13 +62,13 @@ def kernel_eigenpairs(
         ritz = Ritz(H, zeros, zeros + np.float32(lost))
         if lost:
             _warn_of_rounding(model, ritz.residual, rows.dtype)
-        return Subspace(ritz, Certificate.of_norms(zeros, zeros, ceiling=0.0), "none", 0)
+        certificate = Certificate.of_norms(zeros, zeros, ceiling=0.0)
+        return SubspaceResult(ritz, certificate, steps=0, note="none")
     # Solvers square eigenvalues: far from 1 these are brought near it, which is exact by a power of 2.
     near = 1e-9 < total < 1e9
     scale = 1.0 if near else 2.0 ** -round(math.log2(total) / 2)
     view = rows if near else Weighted(rows, rows.asarray(np.full(N, scale)))
     options = {
-        "rows": view,
         "dense": False,
         "energy": total * scale**2,
         "solver": model.solver,
@@ -78,7 +78,7 @@ def kernel_eigenpairs(
         "seed": start,
     }
 
-    def found_by(**options: Any) -> Subspace:
+    def found_by(**options: Any) -> SubspaceResult:
         with warnings.catch_warnings():  # told below, with what else is known
             warnings.simplefilter("ignore", ConvergenceWarning)
             if fraction:
@@ -106,14 +106,16 @@ def kernel_eigenpairs(
     return _with_rounding(model, found, rounding, named)
 
 
-def _with_rounding(model: Any, found: Subspace, rounding: float, named: bool) -> Subspace:
+def _with_rounding(
+    model: Any, found: SubspaceResult, rounding: float, named: bool
+) -> SubspaceResult:
     """What was found with the rounding of K in its residuals, and the warning that these deserve.
 
     Entries of K of size k are off by about eps k, so that its product with a vector is by eps k sqrt(N).
     That matters where centring takes most of K away; a residual, of the same rounded K, is blind to it.
     """
     ritz, eps = found.ritz, float(np.finfo(found.ritz.theta.dtype).eps)
-    name = found.solver.split()[0].rstrip(":")
+    name = found.note.split()[0].rstrip(":")
     direct = name in ("lapack", "gram")
     least = max(model.tol, DIRECT_ROUNDING * eps if direct else 0.0)
     size = norm(ritz.theta)

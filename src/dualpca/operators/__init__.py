@@ -14,7 +14,7 @@ from .base import Operator
 from .blocks import Blocks
 from .centering import Shifted, shifted
 from .files import BLOCK, out_of_core
-from .kernel import Kernel, Representer
+from .kernel import Kernel, Representer, from_gram
 from .readable import check_readable
 from .row_blocks import Matrix, RowBlocked
 from .row_maps import Selected
@@ -31,6 +31,7 @@ __all__ = [
     "Weighted",
     "as_operator",
     "centered",
+    "from_gram",
 ]
 
 

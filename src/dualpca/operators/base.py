@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
-from ..linalg import Array, over_blocks
+from ..linalg import Array, on_gpu, over_blocks
 
 RowMap = Callable[[Array, slice], Any]
 
@@ -115,6 +115,23 @@ class Operator(ABC):
     def float32_copy(self, scale: float) -> Operator | None:
         """``scale X`` as a float32 copy; None where X is not a dense array in memory."""
         return None
+
+    @property
+    def precision(self) -> str:
+        """The arithmetic of the products: "float64", "float32" or "tf32"."""
+        return str(self.dtype).rsplit(".", 1)[-1]
+
+    def with_tf32(self) -> Operator:
+        """Return X with products in TF32 where it is float32 on a GPU; else X itself."""
+        from .tf32 import Tf32
+
+        return Tf32(self) if self.precision == "float32" and on_gpu(self.like) else self
+
+    def ieee_products(self) -> AbstractContextManager[Any]:
+        """Return a context in which float32 products on a GPU are not rounded to TF32."""
+        from .tf32 import matmul_precision
+
+        return matmul_precision(self.like, "ieee")
 
     def todense(self) -> Array:
         """X as one dense array."""

@@ -179,6 +179,11 @@ class Kernel(Operator):
         return self.K.asarray(values)
 
 
+def from_gram(C: Any) -> Operator:
+    """Return an operator X of which only ``C = X^T X`` is known."""
+    return Kernel.from_matrix(C).T
+
+
 class _Among:
     """``K[rows, rows]``, never copied in a product."""
 

@@ -44,6 +44,8 @@ def matmul_precision(like: Array, kind: str) -> Iterator[None]:
 class Tf32(View):
     """X with its products in TF32: off by up to ``2^-10 |X| |W|``, for all but the last digits."""
 
+    precision = "tf32"
+
     @property
     def T(self) -> Operator:
         return self.__dict__.setdefault("_transposed", Tf32(self.X.T))

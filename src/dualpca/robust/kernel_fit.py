@@ -172,7 +172,7 @@ def refit_kernel(
     # Rounding may keep it from tol; the loss of the rows tells what it is worth.
     with phase("refit"), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        ritz = principal_axes(rows.T, s, tol=tol, seed=seed, rows=rows)
+        ritz = principal_axes(rows.T, s, tol=tol, seed=seed)
     theta = np.asarray(ritz.theta, dtype=float)
     some = theta > 1e-12 * theta[0]  # rows of a lower rank have fewer axes
     b = np.sqrt(mass)[:, None] * np.asarray(ritz.V, dtype=float)[:, some] / np.sqrt(theta[some])

@@ -1,4 +1,4 @@
-"""Which solver, and from any solver to the leading subspace of an operator."""
+"""The leading subspace of an operator, by a spectral solver or by a solver of DC problems."""
 
 from __future__ import annotations
 
@@ -14,50 +14,83 @@ from ..linalg import Array, namespace, orthonormalize, to_numpy
 from ..operators import Operator
 from ..problem import DCProblem
 from ..progress import stopped
-from . import SOLVERS, Ritz, solve
-from .base import TINY as TINY
-from .choice import costs, plan, sweeping
-from .solve import as_solver, user_stacklevel
-from .spectral.certificate import Certificate
-from .spectral.complement import certify
-from .spectral.gram import by_gram, by_lapack
+from .base import TINY, Solver
+from .choice import choose, costs
+from .solve import SOLVERS, as_solver, solve, user_stacklevel
+from .spectral import SPECTRAL, SpectralSolver
+from .spectral.certificate import eps_of
 from .spectral.krylov import block_of
-from .spectral.ritz import ritz_pairs
-from .spectral.truncated import by_chebyshev, by_krylov, mixed_scale
+from .spectral.lanczos import certify
+from .spectral.ritz import Ritz, SubspaceResult, ritz_pairs
 
 #: The solvers of PCA's DC problems; IRLS is for the robust ones.
 ITERATIVE = tuple(name for name in SOLVERS if name != "irls")
 
-#: A direct solver tells of a residual above ``tol`` and so many eps, which are as good as it gets.
+#: A direct solver warns of a residual above ``tol`` and above this many eps, the best it can do.
 DIRECT_ROUNDING = 100
 
-#: The solvers that compute components from an operator, without a formulation.
-DIRECT = ("lapack", "gram", "krylov", "chebyshev")
+#: A fraction of the variance is first looked for among this many components.
+FIRST = 16
 
 
 @dataclass(frozen=True)
-class Subspace:
-    """Ritz pairs, the certificate of what they may miss, and how they were found."""
+class FromDC(SpectralSolver):
+    """A solver of DC problems as a spectral solver, by a formulation of PCA; (l) where None."""
 
-    ritz: Ritz
-    certificate: Certificate
-    solver: str
-    iterations: int
+    solver: Solver
+    formulation: Any = None
 
-    def shortfall(self, s: int | None = None) -> float:
-        """An upper bound on the relative shortfall in captured variance of the first s, or of all."""
-        theta = self.ritz.theta
-        s = theta.shape[0] if s is None else s
-        if not float(namespace(theta).sum(theta[:s])) > 0:
-            return 0.0
-        return max(self.certificate.shortfall(s), 4 * eps_of(self.ritz))
+    iterative = True
+
+    def __call__(
+        self,
+        X: Operator,
+        s: int,
+        *,
+        tol: float,
+        seed: int,
+        max_passes: int = 1000,
+        start: Array | None = None,
+        energy: float = math.inf,
+    ) -> SubspaceResult:
+        rows = X.T if X.T.implicit else X  # formulations are about the rows of the data
+        problem = (
+            as_problem("l", X) if self.formulation is None else as_problem(self.formulation, rows)
+        )
+        options = {"s": s, "tol": tol, "max_iter": max_passes, "random_state": seed}
+        result = solve_quietly(problem, self.solver, start, stop="span", **options)
+        W, operator = primal_point(problem, result.W)
+        W = X.rmatmul(W) if operator is X.T else W
+        if W.shape[1] < s:  # an implicit W has no more columns than K has rank; QR completes it
+            xp = namespace(W)
+            zeros = xp.zeros((W.shape[0], s - W.shape[1]), dtype=W.dtype)
+            W = xp.concat([W, zeros], axis=1)
+        ritz, image = ritz_pairs(X, orthonormalize(W))
+        columns = block_of(ritz.V)
+        certificate = certify(X, ritz, image, s, tol=tol, energy=energy, columns=columns, seed=seed)
+        return SubspaceResult(ritz.signed(), certificate, result.iterations)
+
+    def cost(self, X: Operator, s: int, tol: float, energy: float) -> float:
+        return math.inf
+
+
+def as_spectral(solver: Any, formulation: Any) -> SpectralSolver:
+    """Return a spectral solver by name or as given, or one that solves a formulation."""
+    chosen = SPECTRAL.get(solver) if isinstance(solver, str) else solver
+    if not isinstance(chosen, SpectralSolver):
+        return FromDC(as_solver(solver), formulation)
+    if formulation is not None:
+        raise ValueError(
+            f"solver={solver!r} computes components directly and takes no formulation; "
+            f"drop formulation={formulation!r}, or choose one of {', '.join(ITERATIVE)}"
+        )
+    return chosen
 
 
 def leading_subspace(
     X: Operator,
     s: int,
     *,
-    rows: Operator | None = None,
     dense: bool,
     energy: float,
     solver: Any,
@@ -65,156 +98,67 @@ def leading_subspace(
     tol: float,
     max_iter: int,
     seed: int,
-) -> Subspace:
-    """The s leading right singular vectors of X, by the solver that was asked for.
+) -> SubspaceResult:
+    """Return the s leading right singular vectors of X by the solver that was asked for.
 
-    ``rows`` is what formulations are made of: X itself, or X^T where X is the transpose of the data.
-    ``energy`` is ``||X||_F^2``.
+    ``dense`` tells whether X is one dense array in memory, ``energy`` is ``||X||_F^2``. The ``note`` of
+    the result names the solver, the precision of its passes and why it was chosen.
     """
-    why = "as asked"
+    dense, why = dense or X.T.implicit, "as asked"
     if solver == "auto" and formulation is None:
-        chosen = plan(X, s, dense=dense, tol=tol, energy=energy)
-        solver, why = chosen.solver, chosen.reason
+        solver, why = choose(X, s, dense=dense, tol=tol, energy=energy)
     elif solver == "auto":
         solver, why = "dca", "solves any formulation"
+    chosen = as_spectral(solver, formulation)
     name = solver if isinstance(solver, str) else type(solver).__name__
-    if name in DIRECT and formulation is not None:
+    if chosen.needs_dense and not dense:
         raise ValueError(
-            f"solver={name!r} computes components directly and takes no formulation; "
-            f"drop formulation={formulation!r}, or choose one of {', '.join(ITERATIVE)}"
+            f"solver={name!r} needs a dense array in memory; use solver='gram', 'krylov' or 'auto' "
+            "for sparse data, files and dask"
         )
-    kernel = X.T.implicit  # then X^T X is K itself, and LAPACK decomposes that
-    if name == "lapack" and not (dense or kernel):
-        raise ValueError(
-            "solver='lapack' needs a dense array in memory; use solver='gram', 'krylov' or 'auto' for "
-            "sparse data, files and dask"
-        )
-    if name in DIRECT:
-        if name in ("krylov", "chebyshev"):
-            scale = mixed_scale(X, tol, energy)
-            solve_by = by_krylov if name == "krylov" else by_chebyshev
-            found = solve_by(
-                X, s, tol=tol, max_steps=max_iter, seed=seed, scale=scale, energy=energy
-            )
-        elif name == "gram" or kernel:
-            found = by_gram(X, s, tol=0.0 if kernel else tol, seed=seed)
-        else:
-            found = by_lapack(X, s)
-        iterative = name in ("krylov", "chebyshev")
-        rounding = 0.0 if iterative else DIRECT_ROUNDING * eps_of(found.ritz)
-        spent = iterative and found.steps >= max_iter
-        warn_above(found.ritz.residual, max(tol, rounding), name, max_iter if spent else None)
-        told = f"{name} ({found.note}): {why}" if found.note else f"{name}: {why}"
-        return Subspace(found.ritz, found.certificate, told, found.steps)
-    if formulation is None:
-        problem = as_problem("l", X)
-    else:
-        problem = as_problem(formulation, X if rows is None else rows)
-    result = solve_quietly(
-        problem,
-        as_solver(solver),
-        s=s,
-        tol=tol,
-        max_iter=max_iter,
-        stop="span",
-        random_state=seed,
-    )
-    W, operator = tested(problem, result.W)
-    W = X.rmatmul(W) if operator is X.T else W
-    ritz, image = ritz_pairs(X, orthonormalize(_pad(W, s)))
-    warn_above(ritz.residual, tol, name, max_iter)
-    columns = block_of(ritz.V)
-    certificate = certify(X, ritz, image, s, tol=tol, energy=energy, columns=columns, seed=seed)
-    return Subspace(ritz.signed(), certificate, f"{name}: {why}", result.iterations)
+    result = chosen(X, s, tol=tol, max_passes=max_iter, seed=seed, energy=energy)
+    floor = 0.0 if chosen.iterative else DIRECT_ROUNDING * eps_of(result.ritz.theta.dtype)
+    spent = chosen.iterative and result.steps >= max_iter
+    warn_above(result.ritz.residual, max(tol, floor), name, max_iter if spent else None)
+    note = f"{name} ({result.note}): {why}" if result.note else f"{name}: {why}"
+    return replace(result, note=note)
 
 
-def principal_axes(
-    X: Operator,
-    s: int,
-    *,
-    tol: float,
-    seed: int,
-    max_iter: int = 1000,
-    rows: Operator | None = None,
-) -> Ritz:
-    """The s leading right singular vectors of X by whatever solver is quickest."""
-    return leading_subspace(
-        X,
-        s,
-        rows=rows,
-        dense=False,
-        energy=max(X.energy(), TINY),
-        solver="auto",
-        formulation=None,
-        tol=tol,
-        max_iter=max_iter,
-        seed=seed,
-    ).ritz
+def principal_axes(X: Operator, s: int, *, tol: float, seed: int, max_iter: int = 1000) -> Ritz:
+    """Return the s leading right singular vectors of X by the quickest solver."""
+    options: dict[str, Any] = {"dense": False, "solver": "auto", "formulation": None}
+    options |= {"energy": max(X.energy(), TINY), "tol": tol, "max_iter": max_iter, "seed": seed}
+    return leading_subspace(X, s, **options).ritz
 
 
-@dataclass(frozen=True)
-class Decomposition:
-    """What a fitted PCA is made of: Ritz pairs of the centred data, its energy and its mean.
+def growing_subspace(X: Operator, wanted: float, **options: Any) -> SubspaceResult:
+    """Return leading right singular vectors of X whose Ritz values sum to more than ``wanted``.
 
-    ``mass`` is the number of rows, or the sum of their weights; ``discarded`` bounds the variance
-    that was lost before the Ritz pairs were computed; ``state`` is what partial_fit goes on from.
+    An iterative solver computes twice as many until they do. All are computed where that is quicker,
+    where more than an eighth of them is needed, and by other solvers.
     """
-
-    subspace: Subspace
-    energy: float
-    mass: float
-    mean: Array | None
-    shape: tuple[float, int]
-    passes: int
-    discarded: float = 0.0
-    state: Any = None
-
-
-#: A fraction of the variance is first looked for among so many components.
-FIRST = 16
-
-
-def growing_subspace(X: Operator, wanted: float, **options: Any) -> Subspace:
-    """Leading right singular vectors of X whose Ritz values sum to more than ``wanted``.
-
-    Krylov looks for twice as many until they do. All are computed where that is quicker, where they
-    are more than an eighth of all, and by other solvers.
-    """
-    limit, s = min(X.shape), FIRST
+    limit, s, name, everything = min(X.shape), FIRST, options["solver"], math.inf
     tol, energy = options["tol"], options["energy"]
-    auto = options["solver"] == "auto" and options["formulation"] is None
-    everything = costs(X, limit, tol, energy)["gram"] if auto else math.inf
-    name = sweeping(X) if auto else options["solver"]
-    while name in ("krylov", "chebyshev") and s <= limit / 8:
-        if costs(X, s, tol, energy).get(name, 0.0) >= everything:
+    auto = name == "auto" and options["formulation"] is None
+    if auto:
+        seconds = costs(X, limit, tol, energy)
+        direct = [value for key, value in seconds.items() if not SPECTRAL[key].iterative]
+        everything = min(direct, default=math.inf)
+        name = next(key for key in seconds if SPECTRAL[key].iterative)
+    solver = SPECTRAL.get(name) if isinstance(name, str) else None
+    while solver is not None and solver.iterative and s <= limit / 8:
+        if auto and solver.cost(X, s, tol, energy) >= everything:
             break
-        found = leading_subspace(X, s, **{**options, "solver": name})
-        if _captured(found) > wanted or stopped():
+        result = leading_subspace(X, s, **{**options, "solver": name})
+        if float(to_numpy(result.ritz.theta).sum(dtype=float)) > wanted or stopped():
             why = f"{s} components hold the fraction, all would take {everything:.2g} s"
-            return replace(found, solver=found.solver.replace("as asked", why)) if auto else found
+            return replace(result, note=result.note.replace("as asked", why)) if auto else result
         s *= 2
     return leading_subspace(X, limit, **options)
 
 
-def _captured(found: Subspace) -> float:
-    return float(to_numpy(found.ritz.theta).sum(dtype=float))
-
-
-def eps_of(ritz: Ritz) -> float:
-    return float(namespace(ritz.theta).finfo(ritz.theta.dtype).eps)
-
-
-def _pad(W: Array, s: int) -> Array:
-    """W with s columns: an implicit W has no more than K has rank; a QR completes the null ones."""
-    missing = s - W.shape[1]
-    if missing <= 0:
-        return W
-    xp = namespace(W)
-    return xp.concat([W, xp.zeros((W.shape[0], missing), dtype=W.dtype)], axis=1)
-
-
 def as_problem(formulation: Any, X: Operator) -> DCProblem:
-    """A formulation by letter, or a function that makes a DCProblem of an operator."""
+    """Return the problem of a formulation given by letter, or by a function of an operator."""
     if isinstance(formulation, str) and formulation.startswith(("robust", "sparse")):
         raise ValueError(
             f"formulation={formulation!r} has other solutions than PCA; use "
@@ -231,20 +175,20 @@ def as_problem(formulation: Any, X: Operator) -> DCProblem:
     return problem
 
 
-def solve_quietly(problem: DCProblem, solver: Any, **options: Any) -> Any:
-    """:func:`solve`, leaving the warning to the estimator, which knows the final residual."""
+def solve_quietly(problem: DCProblem, solver: Any, *start: Any, **options: Any) -> Any:
+    """Call :func:`solve`; the estimator warns itself, as it knows the final residual."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return solve(problem, solver, **options)
+        return solve(problem, solver, *start, **options)
 
 
-def tested(problem: DCProblem, W: Array) -> tuple[Array, Operator]:
-    """What ``tol`` was asked of, W or the image of a dual variable, and the operator it belongs to."""
+def primal_point(problem: DCProblem, W: Array) -> tuple[Array, Operator]:
+    """Return W, or its image where the problem is dual, and the operator that it belongs to."""
     return (problem.to_dual(W), problem.X.T) if problem.is_dual else (W, problem.X)
 
 
 def warn_above(residual: float, tol: float, name: str, max_iter: int | None) -> None:
-    """Say what was reached where that is less than was asked and nobody stopped it, at the caller.
+    """Warn the caller of a residual above ``tol``, unless a listener stopped the iterations.
 
     ``max_iter`` is None where iterations were left, so that rounding alone keeps it from ``tol``.
     """

@@ -1,1 +1,17 @@
-"""Solvers of the eigenproblem of X^T X: LAPACK, Gram, Krylov and Chebyshev."""
+"""Solvers of the eigenproblem of X^T X: one class and one entry of ``SPECTRAL`` for each."""
+
+from .base import SpectralSolver
+from .chebyshev import Chebyshev
+from .gram import Gram
+from .krylov import Krylov
+from .lapack import Lapack
+
+__all__ = ["SPECTRAL", "Chebyshev", "Gram", "Krylov", "Lapack", "SpectralSolver"]
+
+#: The spectral solvers by name.
+SPECTRAL: dict[str, SpectralSolver] = {
+    "lapack": Lapack(),
+    "gram": Gram(),
+    "krylov": Krylov(),
+    "chebyshev": Chebyshev(),
+}

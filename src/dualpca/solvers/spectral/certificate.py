@@ -1,15 +1,14 @@
 """The certificate: how much variance a subspace can have missed.
 
-For an orthonormal V with Ritz values Theta, ``C V = V Theta + Q K`` and ``M``, C on the complement of
-V, two facts bound what the first s Ritz vectors miss of the largest possible variance:
+Let V be orthonormal with Ritz values Theta and ``C V = V Theta + Q K``, and let M be C on the
+complement of V. Two facts bound the variance that the first s Ritz vectors miss:
 
-- M has no eigenvalue above its trace, ``energy - sum(theta)``: nothing is assumed, and nothing has to
-  be computed;
-- block Lanczos on M from Gaussian vectors that are independent of V sees every large eigenvalue of M,
-  but for a probability that :func:`ceiling_of` takes as an argument.
+- M has no eigenvalue above its trace, ``energy - sum(theta)``; this assumes nothing and costs nothing;
+- block Lanczos on M from Gaussian vectors independent of V sees every large eigenvalue of M, except
+  with a probability that :func:`ceiling_of` takes as an argument.
 
-The second one is the theorem of Kuczynski and Wozniakowski (1992) with the measured recurrence in the
-place of the worst one: docs/mathematics.md has the proof.
+The second fact is the theorem of Kuczynski and Wozniakowski (1992) with the measured recurrence
+instead of the worst one; docs/mathematics.md has the proof.
 """
 
 from __future__ import annotations
@@ -21,23 +20,28 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaincinv
 
-__all__ = ["FAILURE", "Certificate", "ceiling_of", "rounding_floor"]
+__all__ = ["FAILURE", "Certificate", "ceiling_of", "eps_of", "rounding_floor"]
 
 #: The probability that a certificate is below the truth, for any data.
 FAILURE = 1e-6
 
-#: A rise of the captured variance by so many eps is taken for rounding.
-UNSEEN = 16
+#: A rise of the captured variance by this many eps counts as rounding.
+ROUNDING_RISE = 16
+
+
+def eps_of(dtype: Any) -> float:
+    """Return the machine epsilon of a real dtype of any namespace."""
+    return float(np.finfo("float32" if "float32" in str(dtype) else "float64").eps)
 
 
 def rounding_floor(dtype: Any) -> float:
-    """The relative shortfall that rounding in a precision hides from any verification."""
-    return UNSEEN * float(np.finfo("float32" if "float32" in str(dtype) else "float64").eps)
+    """Return the relative shortfall that rounding in this precision hides from any verification."""
+    return ROUNDING_RISE * eps_of(dtype)
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """``C <= (V, V') [[Theta, K^T], [K, mu I]] (V, V')^T``, and what follows for the first s of V.
+    """``C <= (V, V') [[Theta, K^T], [K, mu I]] (V, V')^T``, and its bound for the first s of V.
 
     Parameters
     ----------
@@ -61,12 +65,18 @@ class Certificate:
 
     @classmethod
     def of_norms(cls, theta: Any, residuals: Any, **known: float) -> Certificate:
-        """A certificate from the norms of k residuals, whose Gram matrix is at most k times theirs."""
+        """Build a certificate from the norms of k residuals: ``K^T K <= k Diag(norms^2)``."""
         theta, residuals = np.asarray(theta, dtype=float), np.asarray(residuals, dtype=float)
         return cls(theta, math.sqrt(len(theta)) * np.diag(residuals), **known)
 
+    @classmethod
+    def of_leading(cls, theta: Any, residuals: Any, s: int, rounding: float) -> Certificate:
+        """Build the certificate of s eigenvectors from theirs and the next one, if there is one."""
+        ceiling = float(theta[s]) if len(theta) > s else 0.0
+        return cls.of_norms(theta[:s], residuals[:s], ceiling=ceiling + rounding)
+
     def shortfall(self, s: int) -> float:
-        """An upper bound on ``sum_{i<=s} lambda_i - theta_i``, as a share of ``sum_{i<=s} theta_i``.
+        """Bound ``sum_{i<=s} lambda_i - theta_i`` as a share of ``sum_{i<=s} theta_i``.
 
         The eigenvalues of C are at most those of the matrix above, one by one, and the sum of any s of
         them is at most ``sum_{i<=s} theta_i`` plus the energy that no Ritz vector holds.
@@ -90,20 +100,20 @@ class Certificate:
         return scale * max(float((largest[:s] - self.theta[:s] / scale).sum()), 0.0)
 
     def with_rounding(self, size: float) -> Certificate:
-        """The same where C itself is known to ``size`` only, in the spectral norm."""
+        """Return the certificate where C itself is known only to ``size`` in the spectral norm."""
         K = np.vstack([self.coupling, size * np.eye(len(self.theta))])
         return replace(self, coupling=K, ceiling=self.ceiling + size)
 
     def at_least(self, shortfall: float) -> Certificate:
-        """The same with a floor that is not below ``shortfall``."""
+        """Return the certificate with a floor of at least ``shortfall``."""
         return replace(self, floor=max(self.floor, float(shortfall)))
 
 
 def ceiling_of(xi: np.ndarray, S: np.ndarray, R: np.ndarray, last: int, failure: float) -> float:
-    """An upper bound on the eigenvalues of M from block Lanczos on it: ``M U = U T + Q B E^T``.
+    """Bound the eigenvalues of M from above by block Lanczos on it, ``M U = U T + Q B E^T``.
 
-    ``T = S Diag(xi) S^T``, with xi increasing. The first block of U times R is a Gaussian matrix,
-    independent of M, and ``last`` is the width of the last one. The bound holds with probability
+    ``T = S Diag(xi) S^T`` with xi increasing. The first block of U times R is a Gaussian matrix
+    independent of M, and ``last`` is the width of the last block. The bound holds with probability
     ``1 - failure``, whatever the spectrum of M is.
 
     An eigenvector v of M with eigenvalue lambda has coordinates ``z = v^T U`` of norm 1 at most with
@@ -120,7 +130,7 @@ def ceiling_of(xi: np.ndarray, S: np.ndarray, R: np.ndarray, last: int, failure:
         Z = np.linalg.qr((L / (top + excess - xi)).T)[0]
         return float(np.linalg.norm(F @ Z, 2)) ** 2 >= mass
 
-    # From above, where no eigenvalue can be, by smaller and smaller factors.
+    # Come down from a bound above all eigenvalues, by smaller and smaller factors.
     high, least = 16 * scale, np.finfo(float).eps * scale
     if possible(high):
         return math.inf

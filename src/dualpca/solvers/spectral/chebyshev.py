@@ -18,174 +18,198 @@ from ... import progress
 from ..._memory import ensure, itemsize
 from ...linalg import Array, invert_lower, namespace, orthonormalize, standard_normal, to_numpy
 from ...operators import Operator
-from ...operators.tf32 import matmul_precision
-from .certificate import Certificate, rounding_floor
-from .complement import certify
-from .krylov import block_of
-from .relation import ROUNDING
-from .ritz import Ritz, relative_residual, ritz_pairs
+from .base import (
+    GPU_BYTES,
+    GPU_FIT,
+    GPU_STEP,
+    GPU_TF32,
+    SpectralSolver,
+    is_explicit_on_gpu,
+    narrow_side,
+)
+from .certificate import Certificate, eps_of, rounding_floor
+from .krylov import block_of, measured_pairs, mixed_scale
+from .lanczos import certify
+from .ritz import ROUNDING, Ritz, SubspaceResult, relative_residual, ritz_pairs
 
-__all__ = ["Chebyshev", "Filtered"]
-
-
-@dataclass(frozen=True)
-class Filtered:
-    """Ritz pairs of ``A^T A``, s of them and some more, measured in the precision of A."""
-
-    ritz: Ritz
-    s: int
-    steps: int
-    certificate: Certificate
-
-    @property
-    def residual(self) -> float:
-        """``||C V - V Theta||_F / ||C V||_F`` of the first s."""
-        return self.ritz.leading(self.s).residual
-
-    @property
-    def shortfall(self) -> float:
-        """An upper bound on the relative shortfall in captured variance of the first s."""
-        return self.certificate.shortfall(self.s)
-
+__all__ = ["Chebyshev"]
 
 #: The degree of the first filter and the highest of any; it may double from one to the next.
 FIRST, LONGEST = 4, 32
 
 #: A growth below this says that the eigenvalues from the s-th to the last of the block are one cluster:
-#: nothing is lost among them, and the filter is to cut below it.
+#: nothing is lost among them, and the filter should cut below it.
 CLUSTER = 0.06
 
-#: Columns may come to differ by this factor before they are told apart again.
+#: Columns may come to differ in size by this factor before they are orthogonalised.
 SPREAD = 100.0
 
 
 def columns(s: int, n: int) -> int:
-    """Columns of the block, a multiple of 64: those beyond s make the filter steep."""
+    """Return the columns of the block, a multiple of 64: those beyond s make the filter steep."""
     return min(n, 64 * math.ceil((s + 28) / 64))
 
 
 @dataclass(frozen=True)
-class Chebyshev:
-    """The s leading eigenvectors of ``C = X^T X`` from filters and Rayleigh-Ritz passes in turn.
+class Chebyshev(SpectralSolver):
+    """The s leading right singular vectors of X by Chebyshev filters on its smaller side.
 
-    Parameters
-    ----------
-    max_steps : int
-        Give up after so many passes.
+    Filters and Rayleigh-Ritz passes take turns. On a GPU the filters are in TF32, of X rounded to
+    float32 where it is float64; Rayleigh-Ritz passes in the precision of X measure the residual.
     """
 
-    max_steps: int = 1000
+    iterative = True
 
     def __call__(
+        self,
+        X: Operator,
+        s: int,
+        *,
+        tol: float,
+        seed: int,
+        max_passes: int = 1000,
+        start: Array | None = None,
+        energy: float = math.inf,
+    ) -> SubspaceResult:
+        scale = mixed_scale(X, tol, energy)
+        fast = ((X.float32_copy(scale) if scale is not None else None) or X).with_tf32()
+        result = self.eigenvectors(
+            narrow_side(X),
+            s,
+            tol=tol,
+            seed=seed,
+            max_passes=max_passes,
+            fast=None if fast is X else narrow_side(fast),
+            energy=energy,
+        )
+        note = X.precision if fast is X else f"{fast.precision} and {X.precision}"
+        wide = X.shape[1] > X.shape[0]
+        ritz = measured_pairs(X, result.ritz.V) if wide else result.ritz
+        return SubspaceResult(ritz, result.certificate, result.steps, note)
+
+    def eigenvectors(
         self,
         A: Operator,
         s: int,
         *,
         tol: float,
         seed: int,
+        max_passes: int = 1000,
         fast: Operator | None = None,
         energy: float = math.inf,
-    ) -> Filtered:
-        """Ritz pairs of ``A^T A``.
+    ) -> SubspaceResult:
+        """Return Ritz pairs of ``A^T A``.
 
-        ``fast`` is a multiple of A at less precision: it serves all passes but those that measure the
-        residual and certify the answer, for as long as that goes on falling. ``energy`` is
-        ``||A||_F^2``.
+        ``fast`` is a multiple of A in less precision: it serves all passes but those that measure the
+        residual and certify the answer, as long as the residual goes on falling.
         """
-        like = A.like
-        with A.blas_limited(), matmul_precision(like, "ieee"):
-            ritz, image, steps, done = self._run(A, s, tol, seed, A if fast is None else fast, like)
-            theta, r = _numbers(ritz)
-            known = {"energy": energy, "floor": rounding_floor(like.dtype)}
-            certificate = Certificate.of_norms(theta, r, **known)
+        with A.blas_limited(), A.ieee_products():
+            run = _Run(A, A if fast is None else fast, s, tol, seed, max_passes)
+            ritz, image, done = run.solve()
+            theta, r = _on_host(ritz)
+            certificate = Certificate.of_norms(
+                theta, r, energy=energy, floor=rounding_floor(A.dtype)
+            )
             if done and certificate.shortfall(s) > tol:
-                columns, before = block_of(like), A.passes
+                width, before = block_of(A.like), A.passes
                 certificate = certify(
-                    A, ritz, image, s, tol=tol, energy=energy, columns=columns, seed=seed + 1
+                    A, ritz, image, s, tol=tol, energy=energy, columns=width, seed=seed + 1
                 )
-                steps += A.passes - before
-        return Filtered(ritz.signed(), s, steps, certificate)
+                run.steps += A.passes - before
+        return SubspaceResult(ritz.signed().leading(s), certificate, run.steps, converged=done)
 
-    def _run(
-        self, A: Operator, s: int, tol: float, seed: int, fast: Operator, probe: Array
-    ) -> tuple[Ritz, Array, int, bool]:
-        """Ritz pairs, their images, the passes they took, and whether they meet ``tol``."""
-        n, width = A.shape[1], columns(s, A.shape[1])
+    def cost(self, X: Operator, s: int, tol: float, energy: float) -> float:
+        if not is_explicit_on_gpu(X):
+            return math.inf
+        (N, d), width = X.shape, 4 if "float32" in str(X.dtype) else 8
+        passes = 4 + 4 * math.log10(1 / min(max(tol, 1e-16), 0.1))
+        sweep = 2 * N * d * max(width / GPU_BYTES, 2 * columns(s, min(N, d)) / GPU_TF32)
+        return GPU_FIT + passes * (sweep + GPU_STEP + X.read_seconds)
+
+
+class _Run:
+    """A block that is filtered until its first s columns have a residual of at most ``tol``."""
+
+    def __init__(
+        self, A: Operator, fast: Operator, s: int, tol: float, seed: int, max_passes: int
+    ) -> None:
+        self.A, self.s, self.tol, self.max_passes = A, s, tol, max_passes
+        self.fast, self.eps, self.steps = fast, eps_of(A.dtype), 1
+        n, width, like = A.shape[1], columns(s, A.shape[1]), A.like
         what = f"4 blocks of {width:,} vectors of {n:,} numbers, for {s:,} components,"
-        ensure(4 * n * width * itemsize(probe), what, "ask for fewer components", probe)
-        eps = float(namespace(probe).finfo(probe.dtype).eps)
-        P = fast.sweep(standard_normal((n, width), fast.asarray(probe), seed))
-        steps, most, before, last = 1, FIRST, math.inf, math.inf
-        sure, same = False, str(fast.dtype) == str(A.dtype)
+        ensure(4 * n * width * itemsize(like), what, "ask for fewer components", like)
+        self.P = fast.sweep(standard_normal((n, width), fast.asarray(like), seed))
+
+    def solve(self) -> tuple[Ritz, Array, bool]:
+        """Return Ritz pairs, their images, and whether they meet ``tol``."""
+        A, s, tol, eps = self.A, self.s, self.tol, self.eps
+        most, before, last = FIRST, math.inf, math.inf
+        exact, same = False, str(self.fast.dtype) == str(A.dtype)
         while True:
-            X = A if sure else fast
-            ritz, image = ritz_pairs(X, orthonormalize(P))
-            steps += 1
-            theta, r = _numbers(ritz)
+            X = A if exact else self.fast
+            ritz, image = ritz_pairs(X, orthonormalize(self.P))
+            self.steps += 1
+            theta, r = _on_host(ritz)
             if not theta[0] > 0:
-                return ritz, image, steps, True
+                return ritz, image, True
             cut = max(float(theta[-1]), eps * float(theta[0]))
             if _growth(theta[s - 1] / cut) < CLUSTER:
                 cut /= 2
             growth = _growth(theta[s - 1] / cut)
             residual = relative_residual(r[:s], theta[:s])
-            stalled, out = residual > 0.5 * before, steps + 1 >= self.max_steps
+            stalled, out = residual > 0.5 * before, self.steps + 1 >= self.max_passes
             out = progress.report_step("chebyshev", residual, tol, A.passes) or out
-            P = image * (2 / cut) - ritz.V  # of degree 1, whose pass is done
+            self.P = image * (2 / cut) - ritz.V  # of degree 1, whose pass is done
+            final = None
             if X is A:
                 final = ritz, image
             elif stalled or out or residual <= 0.7 * tol * math.cosh(growth):
-                kept = min(n, 16 * math.ceil((s + 8) / 16))
-                final = ritz_pairs(A, orthonormalize(A.asarray(P[:, :kept])))
-                steps += 1
-            else:
-                final = None
+                width = min(A.shape[1], 16 * math.ceil((s + 8) / 16))
+                final = ritz_pairs(A, orthonormalize(A.asarray(self.P[:, :width])))
+                self.steps += 1
             if final is not None:
                 measured, reached, floor = _with_rounding(A, final[0], s, ROUNDING * eps)
                 done = reached <= max(tol, floor)
                 if done or out:
-                    return measured, final[1], steps, done
-                if fast is not A and reached > 0.5 * last:
-                    P, fast, most, before = A.asarray(P), A, FIRST, math.inf  # its rounding shows
-                    sure = True
+                    return measured, final[1], done
+                if self.fast is not A and reached > 0.5 * last:  # the rounding of fast shows
+                    self.P, self.fast, most, before = A.asarray(self.P), A, FIRST, math.inf
+                    exact = True
                     continue
                 residual = last = reached
             wanted = math.acosh(max(residual / (0.5 * tol), 1.0)) / growth if tol > 0 else LONGEST
-            degree = min(max(2, math.ceil(wanted)), most, LONGEST, self.max_steps - steps)
-            apart = max(_growth(theta[0] / cut) - growth, 1e-9)
-            every = max(1, int(math.log(SPREAD) / apart))
-            sure = same and wanted <= degree  # then what it reaches is measured at once
-            P = _filter(fast, ritz.V, P, cut, degree, every)
-            steps, most, before = steps + degree - 1, 2 * most, residual
+            degree = min(max(2, math.ceil(wanted)), most, LONGEST, self.max_passes - self.steps)
+            difference = max(_growth(theta[0] / cut) - growth, 1e-9)
+            every = max(1, int(math.log(SPREAD) / difference))
+            exact = same and wanted <= degree  # then the residual is measured at once
+            self.P = _filter(self.fast, ritz.V, self.P, cut, degree, every)
+            self.steps, most, before = self.steps + degree - 1, 2 * most, residual
 
 
-def _numbers(ritz: Ritz) -> tuple[np.ndarray, np.ndarray]:
-    """Ritz values and the norms of the residuals, in one transfer."""
+def _on_host(ritz: Ritz) -> tuple[np.ndarray, np.ndarray]:
+    """Return Ritz values and the norms of the residuals in one transfer."""
     both = to_numpy(namespace(ritz.theta).stack([ritz.theta, ritz.residuals])).astype(float)
     return both[0], both[1]
 
 
 def _with_rounding(A: Operator, ritz: Ritz, s: int, rounding: float) -> tuple[Ritz, float, float]:
-    """The same with what rounding may hide in the residuals; that of the first s; its floor."""
-    theta, r = _numbers(ritz)
+    """Add to the residuals what rounding may hide; return also that of the first s and its floor."""
+    theta, r = _on_host(ritz)
     r = np.hypot(r, rounding * theta[0])
     floor = relative_residual(np.full(s, 2 * rounding * theta[0]), theta[:s])
-    return (
-        Ritz(ritz.V, ritz.theta, A.asarray(r)),
-        relative_residual(r[:s], theta[:s]),
-        floor,
-    )
+    reached = relative_residual(r[:s], theta[:s])
+    return Ritz(ritz.V, ritz.theta, A.asarray(r)), reached, floor
 
 
 def _growth(ratio: float) -> float:
-    """The logarithm of how much a degree of the filter adds at ``ratio`` times the cut."""
+    """Return the logarithm of the factor by which one degree of the filter grows at ``ratio cut``."""
     return math.acosh(max(2 * ratio - 1, 1 + 1e-6))
 
 
 def _filter(A: Operator, V: Array, P: Array, cut: float, degree: int, every: int) -> Array:
     """``T_degree(2 C / cut - I) V`` from ``P = T_1 V``.
 
-    On the way columns are told apart by a matrix from the right, which leaves span and recurrence.
+    On the way columns are orthogonalised by a matrix from the right, which keeps the recurrence.
     """
     for k in range(1, degree):
         if k % every == 0:
@@ -195,10 +219,10 @@ def _filter(A: Operator, V: Array, P: Array, cut: float, degree: int, every: int
 
 
 def _conditioned(P: Array, V: Array) -> tuple[Array, Array]:
-    """``P M`` with nearly orthonormal columns, and ``V M``.
+    """Return ``P M`` with nearly orthonormal columns, and ``V M``.
 
-    M is the inverse of a Cholesky factor in float64, of the Gram matrix of normalised columns moved
-    away from singular ones.
+    M is the inverse of a Cholesky factor in float64, of the Gram matrix of the normalised columns plus
+    a small multiple of the identity.
     """
     xp = namespace(P)
     wide = xp.astype(P, xp.float64, copy=False)

@@ -7,7 +7,7 @@ same objective is minimised over the span of all iterates so far.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,56 +15,44 @@ import numpy as np
 from ..._memory import SMALL, available, ensure, itemsize
 from ...linalg import Array, on_gpu
 from ...operators import Operator
-from ...progress import phase, report_step
-from .certificate import FAILURE, Certificate
-from .complement import PATIENCE, easiest, look_beyond
-from .relation import ROUNDING, Relation
-from .ritz import relative_residual
+from ...progress import phase, report_step, stopped
+from .base import EIGH, SPARSE, THIN, SpectralSolver, is_explicit_on_gpu, narrow_side
+from .certificate import FAILURE, eps_of
+from .lanczos import PATIENCE, Lanczos, easiest_to_certify, look_beyond
+from .ritz import (
+    ROUNDING,
+    Ritz,
+    SubspaceResult,
+    rayleigh_ritz,
+    relative_residual,
+    right_from_left,
+)
 
-__all__ = ["Krylov", "KrylovResult"]
+__all__ = ["Krylov"]
 
+#: Vectors a step: 16 cost a CPU no more than 8 (float32, 4000 x 2000: 4.9 ms, 24 of them 6.9 ms);
+#: a GPU wants more.
+BLOCK, GPU_BLOCK = 16, 64
 
-@dataclass(frozen=True)
-class KrylovResult:
-    """Ritz vectors V of ``A^T A``, their values and residuals, and a certificate of what they miss.
+#: From this ``tol`` on, blocks of up to WIDEST are a little wider than s: such a run takes few steps.
+LOOSE, WIDEST = 1e-2, 64
 
-    Residuals come from the recurrence, in which they are known without a product, and include
-    what rounding may hide: ``ROUNDING eps theta_1`` a vector. ``rest`` are Q and R with
-    ``A^T A V - V Theta = Q R``.
-    """
+#: float32 passes serve float64 data down to this ``tol``; below it most steps are in float64 anyway.
+MIXED_TOL = 1e-8
 
-    V: Array
-    theta: np.ndarray
-    residuals: np.ndarray
-    steps: int
-    converged: bool
-    rest: tuple[Array, np.ndarray]
-    certificate: Certificate
+#: float32 passes stop at this residual where ``tol`` is below it; float64 passes go on from there.
+SINGLE_GOAL = 3e-6
 
-    @property
-    def residual(self) -> float:
-        """``||A^T A V - V Theta||_F / ||A^T A V||_F``."""
-        return relative_residual(self.residuals, self.theta)
-
-    @property
-    def shortfall(self) -> float:
-        """An upper bound on the relative shortfall in captured variance."""
-        return self.certificate.shortfall(len(self.theta))
-
-
-class Solved(NamedTuple):
-    """Ritz values, their vectors in the basis, residual norms, and how the run ended."""
-
-    theta: np.ndarray
-    S: np.ndarray
-    residuals: np.ndarray
-    converged: bool
-    out: bool
+#: Seconds that a step costs besides the pass and the projected eigenproblems.
+STEP = 1.5e-3
 
 
 @dataclass(frozen=True)
-class Krylov:
-    """The s leading eigenvectors of ``C = X^T X`` (or X X^T) in blocks, one pass a step.
+class Krylov(SpectralSolver):
+    """The s leading right singular vectors of X by block Krylov on its smaller side, one pass a step.
+
+    Passes over float64 data are first in float32 where ``tol`` allows it; a Rayleigh-Ritz pass in
+    float64 then measures the residual, and float64 passes go on where that is above ``tol``.
 
     Parameters
     ----------
@@ -78,37 +66,76 @@ class Krylov:
         At convergence, look at the complement of the answer from fresh random vectors until the
         certificate is at most ``tol``: a block finds at most ``block`` copies of a repeated singular
         value, and misses the others without a sign. The run goes on with what the look finds.
-    max_steps : int
-        Give up after so many passes.
     """
 
     block: int | None = None
     basis: int | None = None
     verify: bool = True
-    max_steps: int = 1000
+
+    iterative = True
 
     def __call__(
+        self,
+        X: Operator,
+        s: int,
+        *,
+        tol: float,
+        seed: int,
+        max_passes: int = 1000,
+        start: Array | None = None,
+        energy: float = math.inf,
+    ) -> SubspaceResult:
+        A, scale, steps, note = narrow_side(X), mixed_scale(X, tol, energy), 0, X.precision
+        start = X.matmul(start) if start is not None and A is not X else start
+        copy = X.float32_copy(scale) if scale is not None else None
+        if copy is not None and scale is not None:
+            verified = tol >= SINGLE_GOAL
+            first = replace(self, verify=verified).eigenvectors(
+                narrow_side(copy),
+                s,
+                tol=max(tol, SINGLE_GOAL),
+                seed=seed,
+                max_passes=max_passes,
+                start=None if start is None else copy.asarray(start),
+                energy=energy * scale**2,
+            )
+            ritz, steps, copy = measured_pairs(X, first.ritz.V), first.steps, None
+            if (verified and ritz.residual <= tol) or steps >= max_passes or stopped():
+                return SubspaceResult(ritz, first.certificate, steps, "float32")
+            seed, start, note = seed + 1, A.asarray(first.ritz.V), "float32, then float64"
+        left = max_passes - steps
+        result = self.eigenvectors(
+            A, s, tol=tol, seed=seed, max_passes=left, start=start, energy=energy
+        )
+        return SubspaceResult(
+            _right_pairs(X, result, tol), result.certificate, steps + result.steps, note
+        )
+
+    def eigenvectors(
         self,
         A: Operator,
         s: int,
         *,
         tol: float,
         seed: int,
+        max_passes: int = 1000,
         start: Array | None = None,
         energy: float = math.inf,
-    ) -> KrylovResult:
-        """Ritz pairs of ``A^T A`` from the iterates of ``start``, or of a Gaussian block.
+    ) -> SubspaceResult:
+        """Return Ritz pairs of ``A^T A`` from the iterates of ``start``, or of a Gaussian block.
 
-        ``energy`` is ``||A||_F^2``, which certifies spectra that decay without another pass.
+        Residuals come from the recurrence, which knows them without a product. They include what
+        rounding may hide: ``ROUNDING eps theta_1`` for each vector.
         """
         rng, steps, failure = np.random.default_rng(seed), 0, FAILURE
         with A.blas_limited():
             while True:
                 run = _Run(self, A, s, tol, rng, start)
-                solved = run.solve(self.max_steps - steps)
-                basis, failure = run.relation, failure / 2
-                run.keep(solved)
-                rest = basis.Q, basis.K[:, :s]
+                projected = run.solve(max_passes - steps)
+                basis, failure = run.basis, failure / 2
+                run.keep_leading(projected)
+                remainder, used = (basis.Q, basis.K[:, :s]), steps + basis.steps
+                patience = min(used + PATIENCE, max_passes - used)
                 with phase("certificate"):
                     look = look_beyond(
                         basis,
@@ -116,7 +143,7 @@ class Krylov:
                         tol=tol,
                         energy=energy,
                         columns=min(run.b, block_of(basis.V)),
-                        max_steps=self._patience(solved, steps + basis.steps),
+                        max_steps=0 if projected.out or not self.verify else patience,
                         failure=failure,
                     )
                 steps += basis.steps
@@ -124,45 +151,105 @@ class Krylov:
                 if look.missed is None:
                     break
                 start = basis.xp.concat([V, look.missed], axis=1)
-        size = ROUNDING * basis.eps * max(solved.theta[0], 0.0)
-        return KrylovResult(
-            V,
-            solved.theta[:s],
-            np.hypot(solved.residuals[:s], size),
-            steps,
-            solved.converged,
-            rest,
-            look.certificate,
+        theta, rounding = projected.theta[:s], ROUNDING * basis.eps * max(projected.theta[0], 0.0)
+        ritz = Ritz(V, theta, np.hypot(projected.residuals[:s], rounding))
+        return SubspaceResult(
+            ritz, look.certificate, steps, converged=projected.converged, remainder=remainder
         )
 
-    def _patience(self, solved: Solved, steps: int) -> int:
-        """Passes that a look at the complement may take."""
-        if not self.verify or solved.out:
-            return 0
-        return min(steps + PATIENCE, self.max_steps - steps)
-
-
-#: Vectors a step: 16 cost a CPU no more than 8 (float32, 4000 x 2000: 4.9 ms, 24 of them 6.9 ms);
-#: a GPU wants more.
-BLOCK, GPU_BLOCK = 16, 64
-
-#: From this ``tol`` on, blocks of up to WIDEST are a little wider than s: such a run takes few steps.
-LOOSE, WIDEST = 1e-2, 64
+    def cost(self, X: Operator, s: int, tol: float, energy: float) -> float:
+        if is_explicit_on_gpu(X):  # Chebyshev is quicker there
+            return math.inf
+        (N, d), n, b = X.shape, min(X.shape), max(BLOCK, wide_block(s, tol))
+        steps = expected_steps(n, s, tol)
+        if X.T.implicit:
+            sweep = thin_seconds(X, 2 * n * n * b)
+        elif X.entries < N * d:
+            sweep = SPARSE * X.entries * b
+        elif mixed_scale(X, tol, energy) is not None:
+            sweep = 4 * N * d * b / THIN
+        else:
+            sweep = thin_seconds(X, 4 * N * d * b)
+        return steps * (sweep + X.read_seconds) + step_seconds(steps, n)
 
 
 def block_of(like: Array) -> int:
-    """Columns of a block of arrays of this kind."""
+    """Return the columns of a block of arrays of this kind."""
     return GPU_BLOCK if on_gpu(like) else BLOCK
 
 
 def wide_block(s: int, tol: float) -> int:
-    """Columns of a block that is a little wider than s, where ``tol`` is loose; else 0."""
+    """Return the columns of a block a little wider than s, where ``tol`` is loose; else 0."""
     enough = 8 * -(-(s + 4) // 8)
     return enough if tol >= LOOSE and enough <= WIDEST else 0
 
 
+def mixed_scale(X: Operator, tol: float, energy: float) -> float | None:
+    """Return the power of two that brings X near 1 in float32; None where passes stay in float64."""
+    if "float64" not in str(X.dtype) or tol < MIXED_TOL or not 0 < energy < math.inf:
+        return None
+    return 2.0 ** -round(math.log2(energy / math.prod(X.shape)) / 2)
+
+
+def expected_steps(n: int, s: int, tol: float) -> float:
+    """Return the Krylov steps to a certified ``tol`` on a spectrum without a gap, such as a Gaussian's.
+
+    Where ``tol`` is loose the block is wider than s, and such a run needs few.
+    """
+    digits = math.log10(1 / min(max(tol, 1e-16), 0.9))
+    if wide_block(s, tol):
+        # 2, 5, 9, 14 at 0.3, 0.1, 0.03, 0.01, and 3 for the look at the complement.
+        return min(n / BLOCK, 3 + max(1.5, 8 * digits - 2.5))
+    return min(n / BLOCK, 5 + 1.5 * s / BLOCK + 7 * max(digits, 1.0))
+
+
+def step_seconds(steps: float, n: int) -> float:
+    """Return the seconds besides the passes: orthogonalisation, and two or three eigenproblems."""
+    basis = steps * BLOCK
+    return steps * STEP + 3e-12 * n * basis**2 + 2.5 * EIGH * basis**3
+
+
+def thin_seconds(X: Operator, operations: float) -> float:
+    """Return the seconds of products with a thin matrix in the precision of X."""
+    return operations / (THIN if "float32" in str(X.dtype) else THIN * 0.5)
+
+
+def measured_pairs(X: Operator, V: Array) -> Ritz:
+    """Return Ritz pairs of X from vectors of its smaller side, measured in a pass."""
+    V = X.asarray(V)
+    return rayleigh_ritz(X, X.rmatmul(V) if X.shape[1] > X.shape[0] else V)
+
+
+def _right_pairs(X: Operator, result: SubspaceResult, tol: float) -> Ritz:
+    """Return Ritz pairs of ``X^T X`` from a recurrence; measured anew where rounding might show."""
+    ritz, wide, eps = result.ritz, X.shape[1] > X.shape[0], eps_of(result.ritz.V.dtype)
+    first, last = ritz.theta[0], ritz.theta[-1]
+    if last * max(tol, eps) > ROUNDING * eps * first and not X.T.implicit:
+        pairs = Ritz(ritz.V, X.asarray(ritz.theta), X.asarray(ritz.residuals))
+        if wide:
+            assert result.remainder is not None
+            Q, R = result.remainder
+            bounded = math.sqrt(first / last) * pairs.residual <= tol
+            pairs = right_from_left(X, pairs, X.asarray(R), None if bounded else Q)
+        else:
+            pairs = pairs.signed()
+        if pairs.residual <= tol and (not wide or pairs.orthonormal):
+            return pairs
+    return measured_pairs(X, ritz.V)
+
+
+class Projected(NamedTuple):
+    """Ritz values, coordinates of their vectors, residual norms, and how the run ended."""
+
+    theta: np.ndarray
+    S: np.ndarray
+    residuals: np.ndarray
+    converged: bool
+    out: bool
+
+
 class _Run:
-    """A :class:`Relation` that grows until the residual is at most ``tol``."""
+    """A :class:`Lanczos` basis that grows until the residual is at most ``tol``."""
 
     def __init__(
         self,
@@ -173,36 +260,31 @@ class _Run:
         rng: np.random.Generator,
         start: Array | None,
     ) -> None:
-        self.options, self.A, self.s, self.tol = options, A, s, tol
-        n = A.shape[1]
-        self.b = self._block(start)
+        self.A, self.s, self.tol, n = A, s, tol, A.shape[1]
+        b = options.block or block_of(A.like if start is None else start)
+        if options.block is None and start is None:
+            b = max(b, wide_block(s, tol))
+        self.b = max(1, min(b, n))
         if start is None:
             start = A.asarray(rng.standard_normal((n, self.b)))
-        self.limit = min(n, max(options.basis or self._room(start), s + 4 * self.b))
+        self.limit = min(n, max(options.basis or self._affordable(start), s + 4 * self.b))
         width = min(n, self.limit + max(2 * self.b, start.shape[1]))
         what = f"{width:,} vectors of {n:,} numbers, for {s:,} components,"
         nbytes = width * n * itemsize(start) + 8 * width**2
         ensure(nbytes, what, "ask for fewer components", start)
-        self.relation = Relation(A, start, width, rng)
+        self.basis = Lanczos(A, start, width, rng)
 
-    def _room(self, start: Array) -> int:
-        """Vectors to keep: more save passes, as long as they take half of the memory at most."""
+    def _affordable(self, start: Array) -> int:
+        """Return how many vectors to keep: more save passes, but take half of the memory at most."""
         wanted = max(2 * self.s, self.s + 40 * self.b)
         nbytes = start.shape[0] * itemsize(start)
         if wanted * nbytes < SMALL or on_gpu(start) or (left := available()) is None:
             return wanted
         return min(wanted, left // (2 * nbytes))
 
-    def _block(self, start: Array | None) -> int:
-        like = self.A.like if start is None else start
-        block = self.options.block or block_of(like)
-        if self.options.block is None and start is None:
-            block = max(block, wide_block(self.s, self.tol))
-        return max(1, min(block, self.A.shape[1]))
-
-    def solve(self, max_steps: int) -> Solved:
+    def solve(self, max_steps: int) -> Projected:
         """Grow the basis until the residual is at most ``tol``, or ``max_steps`` passes are made."""
-        basis, s, check, before = self.relation, self.s, 0, (0, 1.0)
+        basis, s, check, before = self.basis, self.s, 0, (0, 1.0)
         while True:
             basis.expand()
             out = basis.steps >= max_steps
@@ -211,37 +293,37 @@ class _Run:
                 continue
             theta, S, r = basis.ritz()
             residual = relative_residual(r[:s], theta[:s])
-            told = np.hypot(r[:s], ROUNDING * basis.eps * max(theta[0], 0.0))
-            told = relative_residual(told, theta[:s])
-            out = report_step("krylov", told, self.tol, self.A.passes) or out
+            bounds = np.hypot(r[:s], ROUNDING * basis.eps * max(theta[0], 0.0))
+            bound = relative_residual(bounds, theta[:s])
+            out = report_step("krylov", bound, self.tol, self.A.passes) or out
             remaining = self._remaining(before, residual)
             before = (basis.steps, residual)
             check = basis.steps + max(1, min(int(0.8 * remaining), basis.steps))
             rounding = np.full(s, math.hypot(2 * ROUNDING * basis.eps * theta[0], basis.lost))
             floor = relative_residual(rounding, theta[:s])  # more steps add to it
             if basis.complete or out or residual <= max(self.tol, floor):
-                return Solved(theta, S, r, basis.complete or residual <= self.tol, out)
+                return Projected(theta, S, r, basis.complete or residual <= self.tol, out)
             if crowded:
                 keep = min(basis.m, max(s + self.b, (s + self.limit) // 2))
                 basis.restart(theta[:keep], S[:, :keep])
 
-    def keep(self, solved: Solved) -> None:
-        """Keep the Ritz vectors whose complement is easiest to certify, and room to look at it."""
-        s, b, basis = self.s, self.b, self.relation
+    def keep_leading(self, projected: Projected) -> None:
+        """Keep the Ritz vectors whose complement is easiest to certify, and memory to look at it."""
+        s, b, basis = self.s, self.b, self.basis
         k = basis.m
         if not basis.complete:
             most = max(s, min(k, self.limit - 4 * b))
             sizes = [s, *(k for k in (s + b // 2, s + b, s + 2 * b, s + 4 * b) if s < k <= most)]
-            K = basis.K @ solved.S[:, : sizes[-1]]
-            k = easiest(solved.theta, K, s, sizes, self.tol)
-        basis.restart(solved.theta[:k], solved.S[:, :k])
+            K = basis.K @ projected.S[:, : sizes[-1]]
+            k = easiest_to_certify(projected.theta, K, s, sizes, self.tol)
+        basis.restart(projected.theta[:k], projected.S[:, :k])
 
     def _remaining(self, before: tuple[int, float], residual: float) -> float:
-        """Steps still to go, as residuals fall geometrically: most tests can be skipped."""
+        """Estimate the steps to go, as residuals fall geometrically: most tests can be skipped."""
         if residual <= self.tol:
             return 0.0
         steps, last = before
         if not residual < last:
             return 4.0
-        rate = np.log(last / residual) / (self.relation.steps - steps)
+        rate = np.log(last / residual) / (self.basis.steps - steps)
         return float(np.log(residual / max(self.tol, 1e-300)) / rate)

@@ -1,0 +1,56 @@
+"""The components of a data matrix, with the facts about the data that a fitted PCA needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from ..linalg import Array, namespace
+from ..solvers.base import TINY
+from ..solvers.spectral.ritz import SubspaceResult
+from .dimension import minka_dimension
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """Ritz pairs of the centred data, its energy and its mean.
+
+    ``mass`` is the number of rows, or the sum of their weights; ``discarded`` bounds the variance
+    that was lost before the Ritz pairs were computed; ``state`` lets partial_fit continue.
+    """
+
+    result: SubspaceResult
+    energy: float
+    mass: float
+    mean: Array | None
+    shape: tuple[float, int]
+    passes: int
+    discarded: float = 0.0
+    state: Any = None
+
+    def variances(self) -> tuple[Array, Array, float]:
+        """Return the variance of each component, its share of the total, and the total."""
+        variance, total = self.result.ritz.theta / (self.mass - 1), self.energy / (self.mass - 1)
+        return variance, variance / total if total > 0 else variance, total
+
+    def count(self, n_components: int | float | str | None) -> int:
+        """Return the number of components: as given, by Minka, by a share of the variance, or all."""
+        variance, ratio, _ = self.variances()
+        if n_components is None:
+            return variance.shape[0]
+        if isinstance(n_components, Integral):
+            return int(n_components)
+        if n_components == "mle":
+            return minka_dimension(np.array([float(v) for v in variance]), round(self.mass))
+        xp = namespace(ratio)
+        below = xp.cumulative_sum(ratio) <= n_components
+        return min(variance.shape[0], int(xp.sum(xp.astype(below, xp.int64))) + 1)
+
+    def shortfall(self, n: int) -> float:
+        """Bound the relative shortfall in captured variance of the first n components."""
+        theta = self.result.ritz.theta[:n]
+        captured = max(float(namespace(theta).sum(theta)), TINY)
+        return self.result.shortfall(n) + self.discarded / captured

@@ -1,0 +1,313 @@
+"""Block Lanczos: a basis that grows by one pass a step, and its look at the complement of an answer."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from array_api_compat import device
+
+from ... import progress
+from ...linalg import Array, column_norms, namespace, norm, to_numpy
+from ...operators import Operator
+from ..base import TINY
+from .certificate import FAILURE, Certificate, ceiling_of, rounding_floor
+from .ritz import ROUNDING, Ritz
+
+__all__ = ["Lanczos", "Look", "certify", "easiest_to_certify", "look_beyond"]
+
+#: Directions of a block below this many eps of its size are rounding; random ones replace them.
+NULL = 8.0
+
+#: A look at the complement may take this many more steps than the run: bounds on flat spectra fall
+#: slowly.
+PATIENCE = 24
+
+#: A gain of this share of ``tol`` or more counts as variance that the answer misses.
+WORTHWHILE = 0.25
+
+#: A look ends where this many steps have not lowered the certificate by a tenth.
+STALLED = 6
+
+
+class Lanczos:
+    """``C V = V T + Q K`` with ``C = A^T A`` and orthonormal (V, Q).
+
+    T is symmetric; K is nonzero only in the columns of the last block of V, or after a restart in all.
+    V has ``m`` columns, and memory for ``width``.
+    """
+
+    def __init__(self, A: Operator, start: Array, width: int, rng: np.random.Generator) -> None:
+        self._allocate(A, start, width, rng)
+        self.Q = self._orthonormal(start, norm(start))[0]
+        self.K = np.zeros((self.Q.shape[1], 0))
+        self.lost = 0.0  # a start may be cut
+
+    @classmethod
+    def of_ritz(
+        cls, A: Operator, ritz: Ritz, image: Array, width: int, rng: np.random.Generator
+    ) -> Lanczos:
+        """Begin with Ritz vectors V and ``image = C V``, without a pass and without Q."""
+        basis = cls.__new__(cls)
+        basis._allocate(A, ritz.V, width, rng)
+        xp, theta = basis.xp, to_numpy(ritz.theta).astype(np.float64)
+        size = max(float(theta[0]), TINY)  # squares stay in range
+        R = xp.astype(image / size - ritz.V * (ritz.theta / size)[None, :], xp.float64, copy=False)
+        values, S = np.linalg.eigh(to_numpy(R.T @ R))
+        basis.m = len(theta)
+        basis.V[:, : basis.m] = ritz.V
+        basis.T[: basis.m, : basis.m] = np.diag(theta)
+        basis.K = size * np.sqrt(np.clip(values, 0.0, None))[:, None] * S.T
+        return basis
+
+    def _allocate(self, A: Operator, start: Array, width: int, rng: np.random.Generator) -> None:
+        self.A, self.rng, self.n = A, rng, A.shape[1]
+        self.xp = namespace(start)
+        self.eps = float(self.xp.finfo(start.dtype).eps)
+        # Basis vectors lie one behind the other in memory: any number of them is one matrix.
+        self.V = self.xp.zeros((width, self.n), dtype=start.dtype, device=device(start)).T
+        self.T = np.zeros((width, width))
+        self.m = 0
+        self.recent = 0  # C maps V[:, m:] to vectors orthogonal to V[:, :recent], up to rounding
+        self.steps = 0
+        self.lost = 0.0  # the Frobenius norm of the parts of images that were cut off
+
+    @property
+    def complete(self) -> bool:
+        """Whether V spans the whole space."""
+        return self.m >= self.n
+
+    @property
+    def room(self) -> bool:
+        """Whether V has room for another block."""
+        return self.m + self.Q.shape[1] <= self.V.shape[1]
+
+    def expand(self) -> None:
+        """Append Q to V, and compute the next Q and K in one pass."""
+        Q = self.Q
+        m, self.m = self.m, self.m + Q.shape[1]
+        self.V[:, m : self.m] = Q
+        Z = self.A.sweep(Q)
+        self.steps += 1
+        scale = norm(Z)
+        Z, H = self._project(Z, self.recent)
+        self.recent = m
+        column = to_numpy(H).astype(np.float64)
+        self.T[: self.m, m : self.m] = column
+        self.T[m : self.m, : self.m] = column.T
+        self.Q, B = self._orthonormal(Z, scale)
+        self.K = np.zeros((self.Q.shape[1], self.m))
+        self.K[:, m:] = to_numpy(B).astype(np.float64)
+
+    def ritz(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return Ritz values (decreasing), coordinates of their vectors in V, and residual norms."""
+        theta, S = np.linalg.eigh(self.T[: self.m, : self.m])
+        theta, S = theta[::-1].copy(), S[:, ::-1]
+        if self.complete:
+            return theta, S, np.zeros(self.m)
+        return theta, S, np.hypot(column_norms(self.K @ S), self.lost)
+
+    def restart(self, theta: np.ndarray, S: np.ndarray) -> None:
+        """Replace V by the Ritz vectors ``V S``; ``C V = V T + Q K`` still holds."""
+        keep = S.shape[1]
+        self.V[:, :keep] = self.V[:, : self.m] @ self.array(S)
+        self.T[:] = 0
+        self.T[:keep, :keep] = np.diag(theta)
+        self.K = self.K @ S
+        self.m, self.recent = keep, 0
+
+    def turn_to_complement(self, columns: int) -> np.ndarray:
+        """Continue from Gaussian vectors Omega instead of Q; return R, ``Q R`` being Omega off V.
+
+        From then on the trailing blocks of T, V and K are those of block Lanczos on the complement of
+        the present V.
+        """
+        columns = min(columns, self.n - self.m)
+        Z = self._project(self.array(self.rng.standard_normal((self.n, columns))))[0]
+        self.Q, R = self._orthonormal(Z, norm(Z))
+        self.recent = 0
+        return to_numpy(R).astype(np.float64)
+
+    def array(self, values: np.ndarray) -> Array:
+        """Return a numpy array in the namespace, dtype and device of V."""
+        values = np.ascontiguousarray(values)
+        return self.xp.asarray(values, dtype=self.V.dtype, device=device(self.V))
+
+    def _project(self, Z: Array, first: int = 0) -> tuple[Array, Array]:
+        """Return ``Z - V H`` and H, the part of Z in V.
+
+        The first projection uses the columns from ``first`` on, as the others hold only rounding; the
+        next ones use all of V, until one removes less than half of Z ("twice is enough").
+        """
+        V = self.V[:, : self.m]
+        H = V[:, first:].T @ Z
+        Z = Z - V[:, first:] @ H
+        if first:
+            zeros = self.xp.zeros((first, Z.shape[1]), dtype=Z.dtype, device=device(Z))
+            H = self.xp.concat([zeros, H], axis=0)
+        size = norm(Z)
+        for _ in range(4):
+            part = V.T @ Z
+            Z, H, before = Z - V @ part, H + part, size
+            size = norm(Z)
+            if size > 0.5 * before:
+                break
+        return Z, H
+
+    def _cholesky_qr(self, Z: Array, scale: float) -> tuple[Array, Array] | None:
+        """Return a QR by Cholesky of a float64 Gram matrix; None where that might lose digits."""
+        xp = self.xp
+        if not 0 < scale < np.inf:
+            return None
+        R = scale * np.eye(Z.shape[1])
+        Q = xp.astype(Z / scale, xp.float64, copy=False)
+        floor = 100 * self.eps
+        for _ in range(1 if self.eps > 1e-10 else 2):  # the first leaves eps64 cond(Z)^2
+            try:
+                factor = np.linalg.cholesky(to_numpy(Q.T @ Q)).T
+            except np.linalg.LinAlgError:
+                return None
+            diagonal = np.diagonal(factor)
+            if not diagonal.min() > max(1e-4 * diagonal.max(), floor):
+                return None
+            inverse = np.ascontiguousarray(np.linalg.inv(factor))
+            Q = Q @ xp.asarray(inverse, dtype=Q.dtype, device=device(Q))
+            R = factor @ R
+        return xp.astype(Q, self.V.dtype, copy=False), R
+
+    def _orthonormal(self, Z: Array, scale: float) -> tuple[Array, Array]:
+        """Return Q and B of a block ``Q B`` orthogonal to V; directions of rounding become random."""
+        room = self.n - self.m
+        if room >= Z.shape[1]:
+            factors = self._cholesky_qr(Z, scale)
+            if factors is not None and self.m and _diagonal_ratio(factors[1]) < 1e-2:
+                # R^{-1} magnified the part of V that rounding left in the block.
+                second = self._cholesky_qr(self._project(factors[0])[0], 1.0)
+                factors = None if second is None else (second[0], factors[1])
+            if factors is not None:
+                return factors
+        U, sigma, _ = self.xp.linalg.svd(Z, full_matrices=False)
+        Q = U[:, :room]  # the complement of V may have fewer dimensions than the block
+        null = to_numpy(sigma)[None, : Q.shape[1]] <= NULL * self.eps * scale
+        random = self.rng.standard_normal(Q.shape) / np.sqrt(self.n)
+        Q = self.xp.where(self.array(null) > 0, self.array(random), Q)
+        for _ in range(2 if Q.shape[1] else 0):
+            # Small singular values magnified the part of V that rounding left in the block.
+            Q = self.xp.linalg.qr(self._project(Q)[0], mode="reduced")[0]
+        B = Q.T @ Z
+        self.lost = math.hypot(self.lost, norm(Z - Q @ B))
+        return Q, B
+
+
+def _diagonal_ratio(R: np.ndarray) -> float:
+    """Return the smallest over the largest magnitude on the diagonal."""
+    diagonal = np.abs(np.diagonal(R))
+    return float(diagonal.min() / diagonal.max())
+
+
+class Look(NamedTuple):
+    """A certificate, and directions of the complement with more variance than the s-th, or None."""
+
+    certificate: Certificate
+    missed: Array | None
+
+
+def look_beyond(
+    basis: Lanczos,
+    s: int,
+    *,
+    tol: float,
+    energy: float,
+    columns: int,
+    max_steps: int,
+    failure: float = FAILURE,
+    searching: bool = True,
+) -> Look:
+    """Certify the first s columns of V, which hold Ritz vectors, by block Lanczos on its complement.
+
+    The look ends as soon as the certified shortfall is at most ``tol``, or after ``max_steps`` passes.
+    With ``searching`` it also ends where it finds variance that the s Ritz vectors miss. V keeps its
+    first columns; T, Q and K are used up. Listeners hear the shortfall.
+    """
+    k, eps = basis.m, basis.eps
+    theta = np.diagonal(basis.T)[:k].copy()
+    captured, rounding = float(theta[:s].sum()), ROUNDING * eps * max(float(theta[0]), 0.0)
+    K = np.vstack([basis.K, math.hypot(rounding, basis.lost) * np.eye(k)])
+    floor = rounding_floor(basis.V.dtype)
+    # The energy is a sum of squares minus the energy of the mean, and has the rounding of both.
+    energy += floor * (energy + basis.A.removed_energy)
+    known = Certificate(theta, K, math.inf, energy, floor)
+    if basis.complete:
+        return Look(Certificate(theta, K[:0], 0.0, energy, floor), None)
+    if not captured > 0 or known.shortfall(s) <= tol:
+        return Look(known, None)
+    R = basis.turn_to_complement(columns)
+    best, bounds, aim = known, [math.inf] * STALLED, max(tol, floor)
+    for _ in range(max_steps):
+        if not basis.room:
+            break
+        last = basis.Q.shape[1]
+        basis.expand()
+        T = basis.T[k : basis.m, k : basis.m]
+        xi, S = np.linalg.eigh(T)
+        largest = np.sort(np.r_[theta[:s], xi])[::-1][:s]
+        gain = float(largest.sum()) - captured
+        if searching and gain > max(WORTHWHILE * tol, 2 * floor) * captured:
+            count = min(len(xi), R.shape[1])
+            return Look(best, basis.V[:, k : basis.m] @ basis.array(S[:, -count:]))
+        ceiling = float(xi[-1]) if basis.complete else ceiling_of(xi, S, R, last, failure)
+        if ceiling + rounding < best.ceiling:
+            best = Certificate(theta, K, ceiling + rounding, energy, floor)
+        bound = best.shortfall(s)
+        if bound <= max(aim, 1.5 * gain / captured) or basis.complete:
+            break
+        bounds.append(bound)
+        if math.isfinite(bounds[-STALLED]) and bound > 0.9 * bounds[-STALLED]:
+            break
+        event = ("krylov", math.nan, tol, basis.A.passes)
+        if math.isfinite(bound) and progress.report_step(*event, shortfall=bound):
+            break
+    return Look(best, None)
+
+
+def easiest_to_certify(
+    theta: np.ndarray, K: np.ndarray, s: int, sizes: list[int], tol: float
+) -> int:
+    """Return how many Ritz vectors to keep so that their complement is the easiest to certify.
+
+    The more are kept, the lower is the ceiling of their complement. But Ritz vectors that have not
+    converged are coupled to it, and the certificate must assume more variance there. The largest of
+    ``sizes`` is taken that does no harm if the ceiling is the s-th Ritz value itself.
+    """
+    for k in reversed(sizes[1:]):
+        if Certificate(theta[:k], K[:, :k], float(theta[s - 1])).shortfall(s) <= 0.5 * tol:
+            return k
+    return sizes[0]
+
+
+def certify(
+    A: Operator,
+    ritz: Ritz,
+    image: Array,
+    s: int,
+    *,
+    tol: float,
+    energy: float,
+    columns: int,
+    seed: int,
+) -> Certificate:
+    """Certify the first s Ritz vectors V of A, whose ``image = A^T A V`` is known."""
+    with A.blas_limited(), progress.phase("certificate"):
+        width = min(A.shape[1], ritz.V.shape[1] + (PATIENCE + 1) * columns)
+        basis = Lanczos.of_ritz(A, ritz, image, width, np.random.default_rng(seed))
+        look = look_beyond(
+            basis,
+            s,
+            tol=tol,
+            energy=energy,
+            columns=columns,
+            max_steps=PATIENCE,
+            searching=False,
+        )
+    return look.certificate
