@@ -43,22 +43,15 @@ class FromDC(SpectralSolver):
     iterative = True
 
     def __call__(
-        self,
-        X: Operator,
-        s: int,
-        *,
-        tol: float,
-        seed: int,
-        max_passes: int = 1000,
-        start: Array | None = None,
-        energy: float = math.inf,
+        self, X: Operator, s: int, *, tol: float, seed: int, max_passes: int = 1000, **options: Any
     ) -> SubspaceResult:
+        start, energy = options.get("start"), options.get("energy", math.inf)
         rows = X.T if X.T.implicit else X  # formulations are about the rows of the data
         problem = (
             as_problem("l", X) if self.formulation is None else as_problem(self.formulation, rows)
         )
-        options = {"s": s, "tol": tol, "max_iter": max_passes, "random_state": seed}
-        result = solve_quietly(problem, self.solver, start, stop="span", **options)
+        given = {"s": s, "tol": tol, "max_iter": max_passes, "random_state": seed}
+        result = solve_quietly(problem, self.solver, start, stop="span", **given)
         W, operator = primal_point(problem, result.W)
         W = X.rmatmul(W) if operator is X.T else W
         if W.shape[1] < s:  # an implicit W has no more columns than K has rank; QR completes it

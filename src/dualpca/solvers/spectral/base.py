@@ -77,9 +77,9 @@ def is_explicit_on_gpu(X: Operator) -> bool:
     return not (X.implicit or X.T.implicit) and on_gpu(X.like)
 
 
-def gram_read_seconds(X: Operator) -> float:
-    """Return the seconds a Gram matrix waits for data: ``X X^T`` would read it too often."""
-    return math.inf if X.read_seconds and X.shape[1] > X.shape[0] else X.read_seconds
+def eigh_seconds(n: int, s: int) -> float:
+    """Return the seconds that LAPACK takes for s eigenvectors of an n x n matrix."""
+    return (EIGH_FEW if n > 1000 and s < n else EIGH) * n**3
 
 
 def narrow_side(X: Operator) -> Operator:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from array_api_compat import device
@@ -18,15 +19,8 @@ from ... import progress
 from ..._memory import ensure, itemsize
 from ...linalg import Array, invert_lower, namespace, orthonormalize, standard_normal, to_numpy
 from ...operators import Operator
-from .base import (
-    GPU_BYTES,
-    GPU_FIT,
-    GPU_STEP,
-    GPU_TF32,
-    SpectralSolver,
-    is_explicit_on_gpu,
-    narrow_side,
-)
+from . import base
+from .base import SpectralSolver, is_explicit_on_gpu, narrow_side
 from .certificate import Certificate, eps_of, rounding_floor
 from .krylov import block_of, measured_pairs, mixed_scale
 from .lanczos import certify
@@ -61,16 +55,9 @@ class Chebyshev(SpectralSolver):
     iterative = True
 
     def __call__(
-        self,
-        X: Operator,
-        s: int,
-        *,
-        tol: float,
-        seed: int,
-        max_passes: int = 1000,
-        start: Array | None = None,
-        energy: float = math.inf,
+        self, X: Operator, s: int, *, tol: float, seed: int, max_passes: int = 1000, **options: Any
     ) -> SubspaceResult:
+        energy = options.get("energy", math.inf)
         scale = mixed_scale(X, tol, energy)
         fast = ((X.float32_copy(scale) if scale is not None else None) or X).with_tf32()
         result = self.eigenvectors(
@@ -121,10 +108,10 @@ class Chebyshev(SpectralSolver):
     def cost(self, X: Operator, s: int, tol: float, energy: float) -> float:
         if not is_explicit_on_gpu(X):
             return math.inf
-        (N, d), width = X.shape, 4 if "float32" in str(X.dtype) else 8
+        (N, d), width = X.shape, 4 if X.precision == "float32" else 8
         passes = 4 + 4 * math.log10(1 / min(max(tol, 1e-16), 0.1))
-        sweep = 2 * N * d * max(width / GPU_BYTES, 2 * columns(s, min(N, d)) / GPU_TF32)
-        return GPU_FIT + passes * (sweep + GPU_STEP + X.read_seconds)
+        sweep = 2 * N * d * max(width / base.GPU_BYTES, 2 * columns(s, min(N, d)) / base.GPU_TF32)
+        return base.GPU_FIT + passes * (sweep + base.GPU_STEP + X.read_seconds)
 
 
 class _Run:

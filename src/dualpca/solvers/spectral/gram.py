@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -11,29 +12,10 @@ from array_api_compat import is_numpy_array
 from ...linalg import Array, column_norms, eigh, namespace, on_gpu, orthonormalize, to_numpy
 from ...operators import Operator, from_gram
 from ...progress import phase
-from .base import (
-    EIGH,
-    EIGH_FEW,
-    GPU_EIGH,
-    GPU_FIT,
-    GPU_LAUNCH,
-    GPU_SQUARE,
-    SPARSE_SQUARE,
-    SQUARE,
-    SpectralSolver,
-    gram_read_seconds,
-    is_explicit_on_gpu,
-)
+from . import base
+from .base import SpectralSolver, eigh_seconds, is_explicit_on_gpu
 from .certificate import Certificate, eps_of, rounding_floor
-from .krylov import (
-    BLOCK,
-    LOOSE,
-    Krylov,
-    expected_steps,
-    step_seconds,
-    thin_seconds,
-    wide_block,
-)
+from .krylov import BLOCK, LOOSE, Krylov, expected_steps, step_seconds, wide_block
 from .ritz import Ritz, SubspaceResult, rayleigh_ritz, right_from_left
 
 __all__ = ["Gram"]
@@ -61,15 +43,7 @@ class Gram(SpectralSolver):
     """
 
     def __call__(
-        self,
-        X: Operator,
-        s: int,
-        *,
-        tol: float,
-        seed: int,
-        max_passes: int = 1000,
-        start: Array | None = None,
-        energy: float = math.inf,
+        self, X: Operator, s: int, *, tol: float, seed: int, **options: Any
     ) -> SubspaceResult:
         wide = X.shape[1] > X.shape[0]
         for single in (True, False) if takes_single(X, tol) else (False,):
@@ -92,22 +66,22 @@ class Gram(SpectralSolver):
         return SubspaceResult(ritz, known.at_least(rounding_floor(X.dtype)))
 
     def cost(self, X: Operator, s: int, tol: float, energy: float) -> float:
-        if X.T.implicit:  # LAPACK decomposes K, which is the Gram matrix
-            return math.inf
         (N, d), n = X.shape, min(X.shape)
+        # LAPACK decomposes K where it is known; X X^T would read data too often that is not in memory.
+        if X.T.implicit or (X.read_seconds and d > N):
+            return math.inf
         if is_explicit_on_gpu(X):
-            product = GPU_FIT + 2 * N * d * n / GPU_SQUARE
-            eigen = GPU_LAUNCH * n + GPU_EIGH * n**3
-        else:
-            rate = SQUARE if takes_single(X, tol) else SQUARE * 0.5
-            sparse = X.entries < N * d
-            product = SPARSE_SQUARE * X.entries**2 / max(N, d) if sparse else 2 * N * d * n / rate
-            if n >= KRYLOV_SIDE and s <= KRYLOV_SHARE * n:
-                steps, b = expected_steps(n, s, krylov_aim(tol)), max(BLOCK, wide_block(s, tol))
-                eigen = step_seconds(steps, n) + steps * thin_seconds(X, n * n * b)
-            else:
-                eigen = (EIGH_FEW if n > 1000 and s < n else EIGH) * n**3
-        return product + eigen + gram_read_seconds(X)
+            product = base.GPU_FIT + 2 * N * d * n / base.GPU_SQUARE
+            return product + base.GPU_LAUNCH * n + base.GPU_EIGH * n**3 + X.read_seconds
+        product = 2 * N * d * n / (base.SQUARE if takes_single(X, tol) else base.SQUARE * 0.5)
+        if X.entries < N * d:
+            product = base.SPARSE_SQUARE * X.entries**2 / max(N, d)
+        eigen = eigh_seconds(n, s)
+        if n >= KRYLOV_SIDE and s <= KRYLOV_SHARE * n:
+            steps, b = expected_steps(n, s, krylov_aim(tol)), max(BLOCK, wide_block(s, tol))
+            thin = base.THIN if X.precision == "float32" else base.THIN * 0.5
+            eigen = step_seconds(steps, n) + steps * n * n * b / thin
+        return product + eigen + X.read_seconds
 
 
 def krylov_aim(tol: float) -> float:

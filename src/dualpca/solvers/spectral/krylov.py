@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,14 +19,7 @@ from ...progress import phase, report_step, stopped
 from .base import EIGH, SPARSE, THIN, SpectralSolver, is_explicit_on_gpu, narrow_side
 from .certificate import FAILURE, eps_of
 from .lanczos import PATIENCE, Lanczos, easiest_to_certify, look_beyond
-from .ritz import (
-    ROUNDING,
-    Ritz,
-    SubspaceResult,
-    rayleigh_ritz,
-    relative_residual,
-    right_from_left,
-)
+from .ritz import ROUNDING, Ritz, SubspaceResult, rayleigh_ritz, relative_residual, right_from_left
 
 __all__ = ["Krylov"]
 
@@ -75,41 +68,30 @@ class Krylov(SpectralSolver):
     iterative = True
 
     def __call__(
-        self,
-        X: Operator,
-        s: int,
-        *,
-        tol: float,
-        seed: int,
-        max_passes: int = 1000,
-        start: Array | None = None,
-        energy: float = math.inf,
+        self, X: Operator, s: int, *, tol: float, seed: int, max_passes: int = 1000, **options: Any
     ) -> SubspaceResult:
+        energy, start = options.get("energy", math.inf), options.get("start")
         A, scale, steps, note = narrow_side(X), mixed_scale(X, tol, energy), 0, X.precision
         start = X.matmul(start) if start is not None and A is not X else start
         copy = X.float32_copy(scale) if scale is not None else None
         if copy is not None and scale is not None:
-            verified = tol >= SINGLE_GOAL
+            verified, given = tol >= SINGLE_GOAL, {"seed": seed, "max_passes": max_passes}
             first = replace(self, verify=verified).eigenvectors(
                 narrow_side(copy),
                 s,
                 tol=max(tol, SINGLE_GOAL),
-                seed=seed,
-                max_passes=max_passes,
                 start=None if start is None else copy.asarray(start),
                 energy=energy * scale**2,
+                **given,
             )
             ritz, steps, copy = measured_pairs(X, first.ritz.V), first.steps, None
             if (verified and ritz.residual <= tol) or steps >= max_passes or stopped():
                 return SubspaceResult(ritz, first.certificate, steps, "float32")
             seed, start, note = seed + 1, A.asarray(first.ritz.V), "float32, then float64"
-        left = max_passes - steps
-        result = self.eigenvectors(
-            A, s, tol=tol, seed=seed, max_passes=left, start=start, energy=energy
-        )
-        return SubspaceResult(
-            _right_pairs(X, result, tol), result.certificate, steps + result.steps, note
-        )
+        given = {"seed": seed, "max_passes": max_passes - steps}
+        result = self.eigenvectors(A, s, tol=tol, start=start, energy=energy, **given)
+        ritz, steps = _right_pairs(X, result, tol), steps + result.steps
+        return SubspaceResult(ritz, result.certificate, steps, note)
 
     def eigenvectors(
         self,
@@ -130,10 +112,9 @@ class Krylov(SpectralSolver):
         rng, steps, failure = np.random.default_rng(seed), 0, FAILURE
         with A.blas_limited():
             while True:
-                run = _Run(self, A, s, tol, rng, start)
-                projected = run.solve(max_passes - steps)
-                basis, failure = run.basis, failure / 2
-                run.keep_leading(projected)
+                run, failure = _Run(self, A, s, tol, rng, start), failure / 2
+                run.solve(max_passes - steps)
+                basis = run.basis
                 remainder, used = (basis.Q, basis.K[:, :s]), steps + basis.steps
                 patience = min(used + PATIENCE, max_passes - used)
                 with phase("certificate"):
@@ -143,7 +124,7 @@ class Krylov(SpectralSolver):
                         tol=tol,
                         energy=energy,
                         columns=min(run.b, block_of(basis.V)),
-                        max_steps=0 if projected.out or not self.verify else patience,
+                        max_steps=0 if run.out or not self.verify else patience,
                         failure=failure,
                     )
                 steps += basis.steps
@@ -151,10 +132,9 @@ class Krylov(SpectralSolver):
                 if look.missed is None:
                     break
                 start = basis.xp.concat([V, look.missed], axis=1)
-        theta, rounding = projected.theta[:s], ROUNDING * basis.eps * max(projected.theta[0], 0.0)
-        ritz = Ritz(V, theta, np.hypot(projected.residuals[:s], rounding))
+        ritz = Ritz(V, run.theta[:s], run.bounds)
         return SubspaceResult(
-            ritz, look.certificate, steps, converged=projected.converged, remainder=remainder
+            ritz, look.certificate, steps, converged=run.converged, remainder=remainder
         )
 
     def cost(self, X: Operator, s: int, tol: float, energy: float) -> float:
@@ -162,14 +142,12 @@ class Krylov(SpectralSolver):
             return math.inf
         (N, d), n, b = X.shape, min(X.shape), max(BLOCK, wide_block(s, tol))
         steps = expected_steps(n, s, tol)
-        if X.T.implicit:
-            sweep = thin_seconds(X, 2 * n * n * b)
-        elif X.entries < N * d:
-            sweep = SPARSE * X.entries * b
-        elif mixed_scale(X, tol, energy) is not None:
-            sweep = 4 * N * d * b / THIN
-        else:
-            sweep = thin_seconds(X, 4 * N * d * b)
+        single = X.precision == "float32" or (
+            not X.T.implicit and mixed_scale(X, tol, energy) is not None
+        )
+        operations = 2 * n * n * b if X.T.implicit else 4 * N * d * b
+        sparse = X.entries < N * d
+        sweep = SPARSE * X.entries * b if sparse else operations / (THIN * (1 if single else 0.5))
         return steps * (sweep + X.read_seconds) + step_seconds(steps, n)
 
 
@@ -209,11 +187,6 @@ def step_seconds(steps: float, n: int) -> float:
     return steps * STEP + 3e-12 * n * basis**2 + 2.5 * EIGH * basis**3
 
 
-def thin_seconds(X: Operator, operations: float) -> float:
-    """Return the seconds of products with a thin matrix in the precision of X."""
-    return operations / (THIN if "float32" in str(X.dtype) else THIN * 0.5)
-
-
 def measured_pairs(X: Operator, V: Array) -> Ritz:
     """Return Ritz pairs of X from vectors of its smaller side, measured in a pass."""
     V = X.asarray(V)
@@ -238,27 +211,11 @@ def _right_pairs(X: Operator, result: SubspaceResult, tol: float) -> Ritz:
     return measured_pairs(X, ritz.V)
 
 
-class Projected(NamedTuple):
-    """Ritz values, coordinates of their vectors, residual norms, and how the run ended."""
-
-    theta: np.ndarray
-    S: np.ndarray
-    residuals: np.ndarray
-    converged: bool
-    out: bool
-
-
 class _Run:
     """A :class:`Lanczos` basis that grows until the residual is at most ``tol``."""
 
     def __init__(
-        self,
-        options: Krylov,
-        A: Operator,
-        s: int,
-        tol: float,
-        rng: np.random.Generator,
-        start: Array | None,
+        self, options: Krylov, A: Operator, s: int, tol: float, rng: Any, start: Array | None
     ) -> None:
         self.A, self.s, self.tol, n = A, s, tol, A.shape[1]
         b = options.block or block_of(A.like if start is None else start)
@@ -273,6 +230,7 @@ class _Run:
         nbytes = width * n * itemsize(start) + 8 * width**2
         ensure(nbytes, what, "ask for fewer components", start)
         self.basis = Lanczos(A, start, width, rng)
+        self.converged = self.out = False
 
     def _affordable(self, start: Array) -> int:
         """Return how many vectors to keep: more save passes, but take half of the memory at most."""
@@ -282,41 +240,47 @@ class _Run:
             return wanted
         return min(wanted, left // (2 * nbytes))
 
-    def solve(self, max_steps: int) -> Projected:
-        """Grow the basis until the residual is at most ``tol``, or ``max_steps`` passes are made."""
+    def solve(self, max_steps: int) -> None:
+        """Grow the basis until the residual is at most ``tol``, or ``max_steps`` passes are made.
+
+        The basis then holds the leading Ritz vectors, ``theta`` their values and ``bounds`` the norms
+        of the first s residuals.
+        """
         basis, s, check, before = self.basis, self.s, 0, (0, 1.0)
         while True:
             basis.expand()
-            out = basis.steps >= max_steps
+            self.out = basis.steps >= max_steps
             crowded = basis.m + basis.Q.shape[1] > self.limit
-            if basis.m < s or not (basis.complete or out or crowded or basis.steps >= check):
+            if basis.m < s or not (basis.complete or self.out or crowded or basis.steps >= check):
                 continue
-            theta, S, r = basis.ritz()
-            residual = relative_residual(r[:s], theta[:s])
-            bounds = np.hypot(r[:s], ROUNDING * basis.eps * max(theta[0], 0.0))
-            bound = relative_residual(bounds, theta[:s])
-            out = report_step("krylov", bound, self.tol, self.A.passes) or out
+            self.theta, S, r = basis.ritz()
+            theta = self.theta[:s]
+            residual = relative_residual(r[:s], theta)
+            self.bounds = np.hypot(r[:s], ROUNDING * basis.eps * max(theta[0], 0.0))
+            bound = relative_residual(self.bounds, theta)
+            self.out = report_step("krylov", bound, self.tol, self.A.passes) or self.out
             remaining = self._remaining(before, residual)
             before = (basis.steps, residual)
             check = basis.steps + max(1, min(int(0.8 * remaining), basis.steps))
             rounding = np.full(s, math.hypot(2 * ROUNDING * basis.eps * theta[0], basis.lost))
-            floor = relative_residual(rounding, theta[:s])  # more steps add to it
-            if basis.complete or out or residual <= max(self.tol, floor):
-                return Projected(theta, S, r, basis.complete or residual <= self.tol, out)
+            floor = relative_residual(rounding, theta)  # more steps add to it
+            if basis.complete or self.out or residual <= max(self.tol, floor):
+                self.converged = basis.complete or residual <= self.tol
+                return self._keep_leading(S)
             if crowded:
                 keep = min(basis.m, max(s + self.b, (s + self.limit) // 2))
-                basis.restart(theta[:keep], S[:, :keep])
+                basis.restart(self.theta[:keep], S[:, :keep])
 
-    def keep_leading(self, projected: Projected) -> None:
+    def _keep_leading(self, S: np.ndarray) -> None:
         """Keep the Ritz vectors whose complement is easiest to certify, and memory to look at it."""
         s, b, basis = self.s, self.b, self.basis
         k = basis.m
         if not basis.complete:
             most = max(s, min(k, self.limit - 4 * b))
             sizes = [s, *(k for k in (s + b // 2, s + b, s + 2 * b, s + 4 * b) if s < k <= most)]
-            K = basis.K @ projected.S[:, : sizes[-1]]
-            k = easiest_to_certify(projected.theta, K, s, sizes, self.tol)
-        basis.restart(projected.theta[:k], projected.S[:, :k])
+            K = basis.K @ S[:, : sizes[-1]]
+            k = easiest_to_certify(self.theta, K, s, sizes, self.tol)
+        basis.restart(self.theta[:k], S[:, :k])
 
     def _remaining(self, before: tuple[int, float], residual: float) -> float:
         """Estimate the steps to go, as residuals fall geometrically: most tests can be skipped."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...linalg import column_norms, namespace, to_numpy
 from ...operators import Operator
-from .base import EIGH, EIGH_FEW, SpectralSolver
+from .base import SpectralSolver, eigh_seconds
 from .certificate import Certificate, eps_of, rounding_floor
 from .gram import Gram
 from .ritz import Ritz, SubspaceResult
@@ -37,8 +37,7 @@ class Lapack(SpectralSolver):
         return SubspaceResult(ritz.leading(s), certificate.at_least(rounding_floor(V.dtype)))
 
     def cost(self, X: Operator, s: int, tol: float, energy: float) -> float:
-        n = X.shape[1]
-        return (EIGH_FEW if n > 1000 and s < n else EIGH) * n**3 if X.T.implicit else math.inf
+        return eigh_seconds(X.shape[1], s) if X.T.implicit else math.inf
 
     def preference(self, X: Operator, s: int) -> str:
         n, large = min(X.shape), max(X.shape)
