@@ -95,11 +95,6 @@ class Run:
         """Whether anybody listens."""
         return bool(self.listeners) or (self.outer is not None and self.outer.heard)
 
-    @property
-    def purpose(self) -> str:
-        """The phase of this run, or of the nearest one around it that has one."""
-        return self.phase or ("" if self.outer is None else self.outer.purpose)
-
     def tell(self, step: Step) -> bool:
         """Pass a step to all listeners; return whether any of them asks to stop."""
         answers = [bool(listener.step(step)) for listener in self.listeners]
@@ -159,7 +154,10 @@ def report_step(
         return False
     passes = len(run.steps) + 1 if passes is None else passes
     seconds = time.perf_counter() - run.begun
-    step = Step(solver, run.purpose, passes, float(residual), tol, seconds, **details)
+    purpose, outer = run.phase, run.outer
+    while not purpose and outer is not None:
+        purpose, outer = outer.phase, outer.outer
+    step = Step(solver, purpose, passes, float(residual), tol, seconds, **details)
     if not run.phase:
         run.steps.append(step)
     stop = run.tell(step)
@@ -197,15 +195,12 @@ def convergence(passes: int | None, residual: float) -> list[tuple[int, float]]:
 
 def seconds_left(steps: list[Step]) -> float | None:
     """Estimate the time to ``tol`` from the fall in the last few steps; None where there is none."""
-    tested = (steps[-1].solver, steps[-1].quantity)
-    recent = [
-        step for step in steps[-8:] if (step.solver, step.quantity) == tested and step.value > 0
-    ]
-    if len(recent) < 2 or not recent[0].value > recent[-1].value > recent[-1].tol > 0:
+    last = steps[-1]
+    first = next(s for s in steps[-8:] if (s.solver, s.quantity) == (last.solver, last.quantity))
+    if first is last or not first.value > last.value > last.tol > 0:
         return None
-    rate = math.log(recent[0].value / recent[-1].value)
-    seconds = recent[-1].seconds - recent[0].seconds
-    return seconds * math.log(recent[-1].value / recent[-1].tol) / rate
+    fall = math.log(first.value / last.value)
+    return (last.seconds - first.seconds) * math.log(last.value / last.tol) / fall
 
 
 class Printer(Listener):

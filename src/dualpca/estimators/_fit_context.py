@@ -1,4 +1,4 @@
-"""Fits that can be followed: ``verbose``, and scikit-learn's callbacks where it has them."""
+"""The context of a fit: validation of parameters, progress, and rollback after a failure."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ try:
 except ImportError:  # scikit-learn before 1.9
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Nothing to support."""
+        """Stands for the mixin of newer versions."""
 
     def with_callbacks(method: Any) -> Any:
         return method
 
 
 class FitContext(SaveMixin, CallbackSupportMixin):
-    """Estimators whose ``fit`` tells of its progress, and that can be saved."""
+    """Estimators whose ``fit`` reports its progress, and that can be saved."""
 
     verbose: int
 
 
 class _Callbacks(Listener):
-    """Each iteration as a task of scikit-learn's callback protocol, below the task "fit"."""
+    """Makes each step a task of scikit-learn's callback protocol, below the task "fit"."""
 
     def __init__(self, estimator: Any, context: Any, given: dict[str, Any]) -> None:
         self.estimator, self.context, self.given = estimator, context, given
@@ -46,7 +46,7 @@ class _Callbacks(Listener):
         return bool(task.call_on_fit_task_end(estimator=self.estimator, **self.given))
 
     def end(self, *, fitted: bool) -> None:
-        """The end of it all; a path leaves the estimator itself as it was."""
+        """End the task "fit"; a path leaves the estimator itself as it was."""
         made: dict[str, Any] = {"reconstruction_attributes": {}} if fitted else {}
         self.context.call_on_fit_task_end(estimator=self.estimator, **made, **self.given)
 
@@ -59,33 +59,30 @@ _NOT_FINITE = (
 
 @contextmanager
 def restored_on_error(model: Any) -> Iterator[None]:
-    """A failure inside leaves the model as it was.
-
-    Half of a new fit beside half of an old one would answer, and wrongly.
-    """
+    """Restore the attributes of the model after a failure inside, which may have set half of them."""
     before = dict(vars(model))
     try:
         yield
     except BaseException as error:
         vars(model).clear()
         vars(model).update(before)
-        if isinstance(error, MemoryError) and (told := refusal(error)):
-            raise MemoryError(told) from error
+        if isinstance(error, MemoryError) and (message := refusal(error)):
+            raise MemoryError(message) from error
         if isinstance(error, np.linalg.LinAlgError):
             raise np.linalg.LinAlgError(f"{error}: {_NOT_FINITE}") from error
         raise
 
 
 def _check_finite(model: Any) -> None:
-    """A model of NaN would answer NaN for ever."""
+    """Refuse a model of NaN, which would answer NaN for ever."""
     for name in ("components_", "eigenvectors_", "explained_variance_", "eigenvalues_"):
-        found = vars(model).get(name)
-        if is_numpy_array(found) and not np.isfinite(np.sum(found)):
+        value = vars(model).get(name)
+        if is_numpy_array(value) and not np.isfinite(np.sum(value)):
             raise FloatingPointError(f"{type(model).__name__}.{name}: {_NOT_FINITE}")
 
 
 def reports_progress(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """The method, with its progress told to who wants to know; a failure leaves the model as it was."""
+    """Validate parameters, report progress to listeners, and restore the model after a failure."""
 
     @functools.wraps(fit)
     def fit_in_context(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:

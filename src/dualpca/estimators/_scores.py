@@ -1,4 +1,4 @@
-"""Scores and rows: what a mean and principal axes do with new data."""
+"""Methods that estimators share: scores from a mean and axes, and the Gaussian model of both."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ._base import check_same_kind, check_scores, shifted, validated
 
 
 class ScoresMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
-    """transform and inverse_transform from ``components_``, ``mean_`` and ``explained_variance_``."""
+    """Transform by ``components_``, ``mean_`` and ``explained_variance_``."""
 
     center: Any
     whiten: bool
@@ -28,7 +28,7 @@ class ScoresMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     n_samples_: int
 
     def transform(self, X: Any) -> Array:
-        """The scores of new rows.
+        """Return the scores of new rows.
 
         Parameters
         ----------
@@ -56,7 +56,7 @@ class ScoresMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return self.mean_
 
     def _scale(self) -> Array:
-        """What the axes are divided by: standard deviations where whitening, else 1."""
+        """Return the divisor of the axes: standard deviations where whitening, else 1."""
         xp = namespace(self.explained_variance_)
         one = xp.ones_like(self.explained_variance_)
         if not self.whiten:
@@ -71,7 +71,7 @@ class ScoresMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return xp.where(deviation > floor, deviation, one * (top if top > 0 else 1.0))[:, None]
 
     def inverse_transform(self, X: Any) -> Array:
-        """Rows from scores: the nearest points of the principal subspace, in the data's units.
+        """Return rows from scores: the nearest points of the principal subspace, in the data's units.
 
         Parameters
         ----------

@@ -16,7 +16,6 @@ from ..linear.decomposition import Decomposition
 from ..linear.incremental import Sums, merge_batch, sums_of
 from ..linear.likelihood import log_likelihood
 from ..operators import as_operator
-from ..operators.row_blocks import RowBlocked
 from ..progress import convergence
 from ..solvers.spectral import SPECTRAL
 from ..solvers.subspace import ITERATIVE, growing_subspace, leading_subspace
@@ -42,27 +41,25 @@ class PCA(FitContext, CovarianceMixin, ScoresMixin, BaseEstimator):
     Parameters
     ----------
     n_components : int, float, "mle" or None
-        How many components: a number, the fraction of the variance to explain (0 < f < 1), Minka's
-        maximum likelihood estimate, or all, ``min(n_samples, n_features)``.
+        The number of components, the fraction of the variance to explain (0 < f < 1), Minka's maximum
+        likelihood estimate, or all of them, ``min(n_samples, n_features)``.
     whiten : bool
         Divide the scores by their standard deviation.
     center : bool
         Subtract the mean of each feature. False is the uncentred problem of the paper.
     solver : str or solver
-        "auto", "lapack" (full SVD of a dense array), "gram" (the smaller Gram matrix), "krylov" (block
-        Krylov, one pass over the data a step), "chebyshev" (filtered subspace iteration, for GPUs),
-        or a solver of DC problems: "dca", "proximal_gradient", "zerofpr", "simultaneous", or one
-        with options of your own such as ``ZeroFPR(memory=10)``.
+        "auto", "lapack" (SVD of a dense array), "gram" (the smaller Gram matrix), "krylov" (one pass
+        over the data a step), "chebyshev" (filtered subspace iteration, for GPUs), a solver of DC
+        problems ("dca", "anderson", "proximal_gradient", "zerofpr", "simultaneous"), or an instance
+        such as ``ZeroFPR(memory=10)``.
     formulation : str, callable or None
-        The formulation of the paper to solve, by letter (see :data:`dualpca.FORMULATIONS`), or a
-        function that makes a :class:`dualpca.DCProblem` of an operator. Every letter of PCA gives the
-        same components, as only the span of its solution is used; None leaves the choice to the solver.
+        The formulation of the paper, by letter (see :data:`dualpca.FORMULATIONS`), or a function that
+        makes a :class:`dualpca.DCProblem` of an operator. Every letter gives the same components.
     tol : float
-        The relative residual ``||C V - V Theta||_F / ||C V||_F`` to reach, C being the covariance:
-        the same for every solver and formulation. 1e-4 leaves 1e-8 to 1e-7 of the variance; single
-        axes err by the residual over their gap, so use 1e-8 to match scores digit by digit.
+        The relative residual ``||C V - V Theta||_F / ||C V||_F`` to reach, C being the covariance.
+        1e-4 leaves 1e-8 to 1e-7 of the variance; use 1e-8 to match scores digit by digit.
     max_iter : int
-        The most iterations; a ConvergenceWarning tells the residual reached.
+        The most iterations; a ConvergenceWarning tells the residual if that is not enough.
     random_state : int, RandomState instance or None
         The seed of the random start of iterative solvers.
     verbose : int
@@ -73,25 +70,21 @@ class PCA(FitContext, CovarianceMixin, ScoresMixin, BaseEstimator):
     components_ : array of shape (n_components, n_features)
         Principal axes, by decreasing variance; in each the entry of largest magnitude is positive.
     explained_variance_, explained_variance_ratio_, singular_values_ : arrays of shape (n_components,)
-    mean_ : array of shape (n_features,)
-        Zeros where ``center=False``.
+    mean_ : array of shape (n_features,), zeros where ``center=False``
     noise_variance_ : float
         The mean variance of the directions left out (probabilistic PCA).
     n_components_, n_samples_, n_features_in_ : int
     residual_ : float
-        The relative residual that was reached, with what rounding may hide included; after
-        :meth:`partial_fit` that of all rows seen, or an upper bound on it.
+        The relative residual reached, including what rounding may hide.
     variance_shortfall_ : float
-        An upper bound on the relative shortfall in captured variance, ``1 - captured/optimum``, also
-        where singular values repeat; it fails with probability 1e-6 at most (see
-        :class:`dualpca.solvers.certificate.Certificate`).
+        An upper bound on ``1 - captured/optimum``, the relative shortfall in captured variance, also
+        where singular values repeat; it fails with probability 1e-6 at most.
     n_iter_, n_passes_ : int
-        Iterations, and readings of the data after validation.
-    convergence_ : list of (int, float)
-        Passes over the data and the residual, at each iteration that was tested.
+        Iterations, and passes over the data after validation.
+    convergence_ : list of (int, float), the passes and the residual at each tested iteration
     solver_ : str
-        The solver that ran, the precision of its passes where it had a choice, and why this one, as
-        in "krylov (float32): estimated gram 0.35 s, krylov 0.2 s".
+        The solver that ran, the precision of its passes, and why it was chosen, such as
+        "krylov (float32): estimated gram 0.35 s, krylov 0.2 s".
 
     Examples
     --------
@@ -185,7 +178,7 @@ class PCA(FitContext, CovarianceMixin, ScoresMixin, BaseEstimator):
 
     @reports_progress
     def path(self, X: Any, n_components: Any, sample_weight: Any = None) -> list[PCA]:
-        """Models with several numbers of components, for the price of the largest.
+        """Fit models with several numbers of components, for the price of the largest.
 
         Parameters
         ----------
@@ -216,10 +209,9 @@ class PCA(FitContext, CovarianceMixin, ScoresMixin, BaseEstimator):
         largest = clone(self).set_params(n_components=max(sizes))
         data = largest._decompose(X, sample_weight)[1]
         steps = convergence(data.passes, data.result.ritz.residual)
+        seen = {name: value for name, value in vars(largest).items() if name.endswith("_in_")}
         for model in models:
-            model.n_features_in_ = largest.n_features_in_
-            if hasattr(largest, "feature_names_in_"):
-                model.feature_names_in_ = largest.feature_names_in_
+            vars(model).update(seen)
             model._set(data)
             model.convergence_ = [*steps[:-1], (data.passes, model.residual_)]
         return models
@@ -227,12 +219,10 @@ class PCA(FitContext, CovarianceMixin, ScoresMixin, BaseEstimator):
     def partial_fit(self, X: Any, y: Any = None) -> PCA:
         """Continue to fit with a batch of rows.
 
-        Up to 8192 features the sums of the batches are exact, and the result is that of :meth:`fit`
-        on all rows. With more features, ``4 n_components + 64`` rows stand for all rows seen. After
-        :meth:`fit` its components stand for the rows it has seen, and the variance outside them is lost.
-
-        ``residual_`` and ``variance_shortfall_`` speak of all rows seen. Where variance was lost they
-        are upper bounds, and may be above ``tol`` without a warning.
+        Up to 8192 features the result is that of :meth:`fit` on all rows. With more features,
+        ``4 n_components + 64`` rows stand for all rows seen; after :meth:`fit`, its components do.
+        Where variance is lost in that way, ``residual_`` and ``variance_shortfall_`` are upper bounds
+        for all rows seen, and may be above ``tol`` without a warning.
 
         Parameters
         ----------
@@ -248,7 +238,6 @@ class PCA(FitContext, CovarianceMixin, ScoresMixin, BaseEstimator):
         --------
         >>> import numpy as np
         >>> from sklearn.datasets import load_digits
-        >>> from dualpca import PCA
         >>> X = load_digits().data
         >>> pca = PCA(3)
         >>> for batch in np.array_split(X, 10):
@@ -263,18 +252,16 @@ class PCA(FitContext, CovarianceMixin, ScoresMixin, BaseEstimator):
         if fitted:
             check_same_kind(X, self.components_, "PCA.partial_fit")
         operator = as_operator(X)
-        assert isinstance(operator, RowBlocked)
         sums = (self._state or sums_of(self)) if fitted else Sums(lost=0.0)
         s = self._to_compute(sums.rows + operator.shape[0], operator.shape[1])
-        options = {"center": self.center, "n_components": self.n_components, "tol": self.tol}
+        options = {name: getattr(self, name) for name in ("center", "n_components", "tol")}
         self._set(merge_batch(sums, operator, s, seed=seed(self.random_state), **options))
         return self
 
     def score_samples(self, X: Any) -> Array:
         """Return the log-likelihood of each row under probabilistic PCA.
 
-        It is -inf where the model covariance is singular (no noise left, or directions without
-        variance): such a model has no density. Ask for fewer components then.
+        It is -inf where the model covariance is singular; ask for fewer components then.
 
         Parameters
         ----------
@@ -287,7 +274,6 @@ class PCA(FitContext, CovarianceMixin, ScoresMixin, BaseEstimator):
         check_is_fitted(self, "components_")
         check_same_kind(X, self.components_, "PCA.score_samples")
         operator = as_operator(validated(self, X, reset=False, sparse=False))
-        assert isinstance(operator, RowBlocked)
         return log_likelihood(operator, self.mean_, *self._gaussian())
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -317,16 +303,10 @@ class PCA(FitContext, CovarianceMixin, ScoresMixin, BaseEstimator):
             Xc, mean, mass = centered_rows(operator, sample_weight, self.center)
             energy = Xc.energy()
             check_energy(energy, Xc)
-            options = {
-                "dense": dense,
-                "energy": energy,
-                "solver": self.solver,
-                "formulation": self.formulation,
-                "tol": self.tol,
-                "max_iter": self.max_iter,
-                "seed": seed(self.random_state),
-            }
-            if isinstance(self.n_components, Real) and not isinstance(self.n_components, Integral):
+            given = ("solver", "formulation", "tol", "max_iter")
+            options: dict[str, Any] = {name: getattr(self, name) for name in given}
+            options |= {"dense": dense, "energy": energy, "seed": seed(self.random_state)}
+            if isinstance(self.n_components, RealNotInt):
                 result = growing_subspace(Xc, float(self.n_components) * energy, **options)
             else:
                 result = leading_subspace(Xc, s, **options)
@@ -334,16 +314,15 @@ class PCA(FitContext, CovarianceMixin, ScoresMixin, BaseEstimator):
 
     def _to_compute(self, N: float, d: int) -> int:
         """Return how many components to compute: "mle" and None need the whole spectrum."""
-        n, limit = self.n_components, int(min(N, d))
-        if n == "mle" and d > N:
+        if self.n_components == "mle" and d > N:
             raise ValueError(
                 f"n_components='mle' needs n_samples >= n_features, got {N} and {d}; give a number "
                 "or a fraction of the variance"
             )
-        if not isinstance(n, Integral):
-            return limit
-        check_components(int(n), N, d)
-        return int(n)
+        if not isinstance(self.n_components, Integral):
+            return int(min(N, d))
+        check_components(int(self.n_components), N, d)
+        return int(self.n_components)
 
     def _set(self, data: Decomposition) -> None:
         """Set the fitted attributes, for as many components as are asked for."""
@@ -355,12 +334,10 @@ class PCA(FitContext, CovarianceMixin, ScoresMixin, BaseEstimator):
         self.components_ = ritz.V[:, :n].T
         self.singular_values_ = xp.sqrt(ritz.theta[:n])
         self.explained_variance_, self.explained_variance_ratio_ = variance[:n], ratio[:n]
-        noise = max(total - float(xp.sum(self.explained_variance_)), 0.0)
-        rank: float = min(data.mass, d)
+        noise, rank = max(total - float(xp.sum(variance[:n])), 0.0), min(data.mass, d)
         self.noise_variance_ = noise / (rank - n) if n < rank else 0.0
         self.mean_ = ritz.V[:, 0] * 0.0 if data.mean is None else data.mean
-        self.residual_ = ritz.leading(n).residual
-        self.variance_shortfall_ = data.shortfall(n)
+        self.residual_, self.variance_shortfall_ = ritz.leading(n).residual, data.shortfall(n)
         self.solver_, self.n_iter_ = data.result.note, data.result.steps
         self.n_passes_ = data.passes
         self.convergence_ = convergence(self.n_passes_, self.residual_)

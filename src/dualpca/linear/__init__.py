@@ -1,1 +1,1 @@
-"""What plain PCA adds to a subspace: merging of batches, likelihood, number of components."""
+"""Plain PCA beyond its subspace: batches, likelihood, number of components."""

@@ -9,7 +9,7 @@ __all__ = ["minka_dimension"]
 
 
 def minka_dimension(spectrum: np.ndarray, n_samples: int) -> int:
-    """The rank that maximises Laplace's approximation of the evidence (Minka 2000, eq. 30).
+    """Return the rank that maximises Laplace's approximation of the evidence (Minka 2000, eq. 30).
 
     Parameters
     ----------
