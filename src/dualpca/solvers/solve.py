@@ -199,7 +199,7 @@ def solve(
             found = replace(scaled, passes=problem.X.passes - passes)
     if begun_at_random and found.residual == 0 and norm(problem.X @ found.W) == 0:
         # X W = 0 is a fixed point, which a start that sees something is not.
-        W0 = problem.start(W0.shape[1], random_state, seeing=True)
+        W0 = problem.start(W0.shape[1], random_state, through_data=True)
         return solve(problem, solver, W0, **given) if max_abs(W0) > 0 else found
     return found
 
