@@ -21,7 +21,7 @@ __all__ = ["Listener", "Printer", "Step", "listening", "seconds_left"]
 
 @dataclass(frozen=True)
 class Step:
-    """One tested iteration: ``value``, the residual or the shortfall, is compared with ``tol``.
+    """One tested iteration: ``value``, the field named by ``quantity``, is compared with ``tol``.
 
     ``phase`` is "" in the main iterations, else their purpose: "start", "refit", "certificate". A
     certificate tests ``shortfall``, its bound so far on the relative shortfall in captured variance,
@@ -35,20 +35,16 @@ class Step:
     residual: float
     tol: float
     seconds: float
+    quantity: str = "residual"
     shortfall: float | None = None
     iteration: int = 0
     fixed_point: float | None = None
     objective: float | None = None
 
     @property
-    def quantity(self) -> str:
-        """The name of ``value``."""
-        return "residual" if self.shortfall is None else "shortfall"
-
-    @property
     def value(self) -> float:
-        """The residual, or the shortfall in the phase "certificate"."""
-        return self.residual if self.shortfall is None else self.shortfall
+        """The tested quantity: a residual, a shortfall or the paper's fixed-point distance."""
+        return float(getattr(self, self.quantity))
 
 
 class Listener:

@@ -265,8 +265,8 @@ def look_beyond(
         bounds.append(bound)
         if math.isfinite(bounds[-STALLED]) and bound > 0.9 * bounds[-STALLED]:
             break
-        event = ("krylov", math.nan, tol, basis.A.passes)
-        if math.isfinite(bound) and progress.report_step(*event, shortfall=bound):
+        event = {"quantity": "shortfall", "shortfall": bound, "passes": basis.A.passes}
+        if math.isfinite(bound) and progress.report_step("krylov", math.nan, tol, **event):
             break
     return Look(best, None)
 
