@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import device
@@ -265,8 +265,9 @@ def look_beyond(
         bounds.append(bound)
         if math.isfinite(bounds[-STALLED]) and bound > 0.9 * bounds[-STALLED]:
             break
-        event = {"quantity": "shortfall", "shortfall": bound, "passes": basis.A.passes}
-        if math.isfinite(bound) and progress.report_step("krylov", math.nan, tol, **event):
+        tested: dict[str, Any] = {"quantity": "shortfall", "shortfall": bound}
+        event = ("krylov", math.nan, tol, basis.A.passes)
+        if math.isfinite(bound) and progress.report_step(*event, **tested):
             break
     return Look(best, None)
 
