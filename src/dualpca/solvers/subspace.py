@@ -19,7 +19,6 @@ from .choice import choose, costs
 from .solve import SOLVERS, as_solver, solve, user_stacklevel
 from .spectral import SPECTRAL, SpectralSolver
 from .spectral.certificate import eps_of
-from .spectral.krylov import block_of
 from .spectral.lanczos import certify
 from .spectral.ritz import Ritz, SubspaceResult, ritz_pairs
 
@@ -59,8 +58,7 @@ class FromDC(SpectralSolver):
             zeros = xp.zeros((W.shape[0], s - W.shape[1]), dtype=W.dtype)
             W = xp.concat([W, zeros], axis=1)
         ritz, image = ritz_pairs(X, orthonormalize(W))
-        columns = block_of(ritz.V)
-        certificate = certify(X, ritz, image, s, tol=tol, energy=energy, columns=columns, seed=seed)
+        certificate = certify(X, ritz, image, s, tol=tol, energy=energy, seed=seed)
         return SubspaceResult(ritz.signed(), certificate, result.iterations)
 
     def cost(self, X: Operator, s: int, tol: float, energy: float) -> float:

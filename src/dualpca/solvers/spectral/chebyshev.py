@@ -22,7 +22,7 @@ from ...operators import Operator
 from . import base
 from .base import SpectralSolver, is_explicit_on_gpu, narrow_side
 from .certificate import Certificate, eps_of, rounding_floor
-from .krylov import block_of, measured_pairs, mixed_scale
+from .krylov import measured_pairs, mixed_scale
 from .lanczos import certify
 from .ritz import ROUNDING, Ritz, SubspaceResult, relative_residual, ritz_pairs
 
@@ -60,15 +60,9 @@ class Chebyshev(SpectralSolver):
         energy = options.get("energy", math.inf)
         scale = mixed_scale(X, tol, energy)
         fast = ((X.float32_copy(scale) if scale is not None else None) or X).with_tf32()
-        result = self.eigenvectors(
-            narrow_side(X),
-            s,
-            tol=tol,
-            seed=seed,
-            max_passes=max_passes,
-            fast=None if fast is X else narrow_side(fast),
-            energy=energy,
-        )
+        given: dict[str, Any] = {"tol": tol, "seed": seed, "max_passes": max_passes}
+        given |= {"energy": energy, "fast": None if fast is X else narrow_side(fast)}
+        result = self.eigenvectors(narrow_side(X), s, **given)
         note = X.precision if fast is X else f"{fast.precision} and {X.precision}"
         wide = X.shape[1] > X.shape[0]
         ritz = measured_pairs(X, result.ritz.V) if wide else result.ritz
@@ -94,14 +88,11 @@ class Chebyshev(SpectralSolver):
             run = _Run(A, A if fast is None else fast, s, tol, seed, max_passes)
             ritz, image, done = run.solve()
             theta, r = _on_host(ritz)
-            certificate = Certificate.of_norms(
-                theta, r, energy=energy, floor=rounding_floor(A.dtype)
-            )
+            known = {"energy": energy, "floor": rounding_floor(A.dtype)}
+            certificate = Certificate.of_norms(theta, r, **known)
             if done and certificate.shortfall(s) > tol:
-                width, before = block_of(A.like), A.passes
-                certificate = certify(
-                    A, ritz, image, s, tol=tol, energy=energy, columns=width, seed=seed + 1
-                )
+                before = A.passes
+                certificate = certify(A, ritz, image, s, tol=tol, energy=energy, seed=seed + 1)
                 run.steps += A.passes - before
         return SubspaceResult(ritz.signed().leading(s), certificate, run.steps, converged=done)
 

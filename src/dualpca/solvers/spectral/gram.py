@@ -15,7 +15,8 @@ from ...progress import phase
 from . import base
 from .base import SpectralSolver, eigh_seconds, is_explicit_on_gpu
 from .certificate import Certificate, eps_of, rounding_floor
-from .krylov import BLOCK, LOOSE, Krylov, expected_steps, step_seconds, wide_block
+from .krylov import LOOSE, Krylov, expected_steps, step_seconds, wide_block
+from .lanczos import BLOCK
 from .ritz import Ritz, SubspaceResult, rayleigh_ritz, right_from_left
 
 __all__ = ["Gram"]

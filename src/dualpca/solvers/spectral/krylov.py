@@ -18,14 +18,10 @@ from ...operators import Operator
 from ...progress import phase, report_step, stopped
 from .base import EIGH, SPARSE, THIN, SpectralSolver, is_explicit_on_gpu, narrow_side
 from .certificate import FAILURE, eps_of
-from .lanczos import PATIENCE, Lanczos, easiest_to_certify, look_beyond
+from .lanczos import BLOCK, PATIENCE, Lanczos, block_of, easiest_to_certify, look_beyond
 from .ritz import ROUNDING, Ritz, SubspaceResult, rayleigh_ritz, relative_residual, right_from_left
 
 __all__ = ["Krylov"]
-
-#: Vectors a step: 16 cost a CPU no more than 8 (float32, 4000 x 2000: 4.9 ms, 24 of them 6.9 ms);
-#: a GPU wants more.
-BLOCK, GPU_BLOCK = 16, 64
 
 #: From this ``tol`` on, blocks of up to WIDEST are a little wider than s: such a run takes few steps.
 LOOSE, WIDEST = 1e-2, 64
@@ -118,7 +114,7 @@ class Krylov(SpectralSolver):
                 remainder, used = (basis.Q, basis.K[:, :s]), steps + basis.steps
                 patience = min(used + PATIENCE, max_passes - used)
                 with phase("certificate"):
-                    look = look_beyond(
+                    certificate, missed = look_beyond(
                         basis,
                         s,
                         tol=tol,
@@ -129,13 +125,11 @@ class Krylov(SpectralSolver):
                     )
                 steps += basis.steps
                 V = basis.xp.asarray(basis.V[:, :s], copy=True)
-                if look.missed is None:
+                if missed is None:
                     break
-                start = basis.xp.concat([V, look.missed], axis=1)
+                start = basis.xp.concat([V, missed], axis=1)
         ritz = Ritz(V, run.theta[:s], run.bounds)
-        return SubspaceResult(
-            ritz, look.certificate, steps, converged=run.converged, remainder=remainder
-        )
+        return SubspaceResult(ritz, certificate, steps, "", run.converged, remainder)
 
     def cost(self, X: Operator, s: int, tol: float, energy: float) -> float:
         if is_explicit_on_gpu(X):  # Chebyshev is quicker there
@@ -149,11 +143,6 @@ class Krylov(SpectralSolver):
         sparse = X.entries < N * d
         sweep = SPARSE * X.entries * b if sparse else operations / (THIN * (1 if single else 0.5))
         return steps * (sweep + X.read_seconds) + step_seconds(steps, n)
-
-
-def block_of(like: Array) -> int:
-    """Return the columns of a block of arrays of this kind."""
-    return GPU_BLOCK if on_gpu(like) else BLOCK
 
 
 def wide_block(s: int, tol: float) -> int:
