@@ -1,18 +1,24 @@
-"""Solvers: iterators over problems; stopping, tracing and progress live in :func:`solve`."""
+"""Solvers of DC problems, run by :func:`solve`, and spectral solvers of the eigenproblem of X^T X."""
 
 from .anderson import Anderson
 from .base import Iterate, Point, Solver
 from .dca import DCA, IRLS, SimultaneousIteration
 from .proximal import ProximalGradient, ZeroFPR
 from .solve import SOLVERS, Record, Result, solve
-from .spectral.ritz import Ritz, rayleigh_ritz
+from .spectral import SPECTRAL, Chebyshev, Gram, Krylov, Lapack, SpectralSolver
+from .spectral.ritz import Ritz, SubspaceResult, rayleigh_ritz
 
 __all__ = [
     "DCA",
     "IRLS",
     "SOLVERS",
+    "SPECTRAL",
     "Anderson",
+    "Chebyshev",
+    "Gram",
     "Iterate",
+    "Krylov",
+    "Lapack",
     "Point",
     "ProximalGradient",
     "Record",
@@ -20,6 +26,8 @@ __all__ = [
     "Ritz",
     "SimultaneousIteration",
     "Solver",
+    "SpectralSolver",
+    "SubspaceResult",
     "ZeroFPR",
     "rayleigh_ritz",
     "solve",
