@@ -2,39 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import copy
 from numbers import Integral, Real
+from types import MethodType
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from .._memory import ensure
-from ..kernels.eigen import all_equal, filled_up, kernel_eigenpairs
+from ..kernels.eigen import kernel_eigenpairs
 from ..kernels.features import feature_operator
-from ..kernels.preimage import PreimageMixin
+from ..kernels.pairwise import row_operator, shifted_rows
+from ..kernels.preimage import fit_ridge, fixed_point
 from ..linalg import Array
 from ..operators import Centered, Operator, Weighted, is_streamed
 from ..progress import convergence
-from ..solvers import Ritz
 from ..solvers.subspace import ITERATIVE
-from ._base import check_number, seed
+from ._base import check_number, check_scores, seed
 from ._fit_context import reports_progress
 from ._kernels import KERNEL_CONSTRAINTS, KernelMixin
 from .pca import PCA
 
 __all__ = ["KernelPCA"]
 
-#: What an approximate fit takes over from PCA of the features.
-TAKEN = (
-    "explained_variance_ratio_ residual_ variance_shortfall_ solver_ n_iter_ n_passes_ convergence_"
-)
+#: The way back by ridge regression learns from at most this many rows.
+RIDGE_ROWS = 5000
 
 
-class KernelPCA(
-    KernelMixin, PreimageMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
-):
+class _NeedsInverse:
+    """A method of models with ``fit_inverse_transform=True``; others raise an error with the remedy.
+
+    NotFittedError, which scikit-learn raises too, is an AttributeError: ``hasattr`` says no.
+    """
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self.method, self.__doc__ = method, method.__doc__
+
+    def __get__(self, model: Any, owner: Any = None) -> Any:
+        if model is not None and not model.fit_inverse_transform:
+            raise NotFittedError(
+                f"{owner.__name__} was given fit_inverse_transform=False, and has no way back from "
+                "scores to rows; set fit_inverse_transform=True and fit dense rows again"
+            )
+        return self.method if model is None else MethodType(self.method, model)
+
+
+class KernelPCA(KernelMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Kernel principal component analysis through the dual, which needs only K.
 
     Parameters
@@ -69,8 +89,7 @@ class KernelPCA(
     tol, max_iter, random_state, verbose
         As in :class:`dualpca.PCA`; the residual is that of the centred K.
     remove_zero_eig : bool
-        Drop components whose eigenvalue is zero also where ``n_components`` is given; one is kept
-        where all are.
+        Drop components with eigenvalue zero also if ``n_components`` is given; one always stays.
     fit_inverse_transform : bool
         Whether there is a way back from scores to rows.
     inverse : {"ridge", "fixed_point"}
@@ -88,11 +107,12 @@ class KernelPCA(
         Orthonormal; in each the entry of largest magnitude is positive, and those of rows of weight 0
         are 0. Not with an approximation.
     explained_variance_, explained_variance_ratio_ : arrays of shape (n_components,)
-        The variance of each score, and its share of the total in feature space.
+        The variance of each score, ``eigenvalues_ / (n_samples - 1)``, and its share of the total in
+        feature space. With a linear kernel they are those of :class:`dualpca.PCA`.
     X_fit_ : array
-        The training data, of which ``transform`` takes kernels (K itself where precomputed).
+        The training data, of which ``transform`` takes kernels (K itself if precomputed).
     gamma_ : float
-    residual_, variance_shortfall_, n_iter_, n_passes_, solver_, n_features_in_
+    n_components_, n_samples_, n_features_in_, residual_, variance_shortfall_, n_iter_, n_passes_, solver_
         As in :class:`dualpca.PCA`; a pass is a product with K.
 
     Examples
@@ -188,65 +208,73 @@ class KernelPCA(
         -------
         self
         """
-        self._validate_params()
         check_number(self.n_components)
         X = self._kernel_rows(X, reset=True, rows=1 if self.approximation is None else 2)
         self._check_inverse(X)
         rows, weights, present = self._counted(X, sample_weight)
         rng = np.random.default_rng(seed(self.random_state))
-        self._look_at(rows, rng)
+        self._fit_kernel_parameters(rows, rng)
         if self.approximation is None:
             self._fit_exact(X, weights, present)
         else:
             self._fit_features(X, rows, weights, present, rng)
+        self.n_samples_ = X.shape[0]
         if self.fit_inverse_transform:
-            self._fit_inverse(rows, rng)
+            self._fit_inverse(row_operator(rows), rng)
         return self
 
     def _fit_exact(self, X: Any, weights: Any, present: np.ndarray | None) -> None:
         if self.solver == "lapack" or not isinstance(self.n_components, Integral):
             remedy = "give n_components, or approximation='nystroem'"
             ensure(2 * X.shape[0] ** 2 * X.dtype.itemsize, "the kernel matrix and its axes", remedy)
-        operator = self._kernel_operator(X)
+        K = self._kernel_operator(X)
         counted = np.ones(X.shape[0], dtype=bool) if present is None else present
-        mass = np.ones(X.shape[0], dtype=operator.dtype) if weights is None else weights[counted]
-        operator = operator if present is None else operator.among(present)
-        share = (mass / mass.sum()).astype(operator.dtype)
-        Xc: Operator = operator
+        weight = np.ones(X.shape[0], dtype=K.dtype) if weights is None else weights[counted]
+        K = K if present is None else K.among(present)
+        mass = float(weight.sum())
+        share = (weight / weight.sum()).astype(K.dtype)
+        rows: Operator = K
         if self.center:
-            center = operator.rmatmul(share[:, None])
-            Xc = Centered(operator, center, center * float(len(mass)) if weights is None else None)
+            center = K.rmatmul(share[:, None])
+            rows = Centered(K, center, center * float(len(weight)) if weights is None else None)
             row_mean = center.image[:, 0]
-            self._row_mean = filled_up(row_mean, counted)
+            self._row_mean = _in_all_rows(row_mean, counted)
             self._all_mean = float(row_mean @ share)
-        self._share = filled_up(share, counted)
-        root = np.sqrt(mass)
-        rows = Xc if weights is None else Weighted(Xc, root)
+        self._share = _in_all_rows(share, counted)
+        root = np.sqrt(weight)
+        rows = rows if weights is None else Weighted(rows, root)
         total = rows.energy()
-        found = kernel_eigenpairs(self, rows, operator, total, lambda: all_equal(X, counted))
-        self.residual_, self.variance_shortfall_ = found.ritz.residual, found.shortfall()
-        self.solver_, self.n_iter_ = found.solver, found.iterations
-        self._set_eigenpairs(found.ritz, total, float(mass.sum()))
-        positive = self.eigenvalues_ > 0
-        scale = np.where(positive, 1 / np.sqrt(np.where(positive, self.eigenvalues_, 1)), 0)
-        self._coefficients = filled_up((root[:, None] * self.eigenvectors_) * scale, counted)
-        self.eigenvectors_ = filled_up(self.eigenvectors_, counted)
+        start = seed(self.random_state)
+        result = kernel_eigenpairs(self, rows, K, total, start, lambda: _all_equal(X[counted]))
+        theta, V = result.ritz.theta, result.ritz.V
+        theta = np.where(_nonzero(theta), theta, 0)
+        ratio, n = theta / total if total > 0 else theta, len(theta)
+        if self.n_components is None or self.remove_zero_eig:
+            n = max(1, int(np.count_nonzero(theta)))
+        elif not isinstance(self.n_components, Integral):
+            n = min(n, int((np.cumsum(ratio) <= self.n_components).sum()) + 1)
+        theta, V = theta[:n], V[:, :n]
+        self.n_components_, self.eigenvalues_ = n, theta
+        self.explained_variance_ = theta / (mass - 1 or 1.0)  # one row has no variance
+        self.explained_variance_ratio_ = ratio[:n]
+        scale = np.where(theta > 0, 1 / np.sqrt(np.where(theta > 0, theta, 1)), 0)
+        self._coefficients = _in_all_rows((root[:, None] * V) * scale, counted)
+        self.eigenvectors_ = _in_all_rows(V, counted)
         self.X_fit_ = X if self.kernel == "precomputed" or is_streamed(X) else X.copy()
-        self.n_passes_ = operator.passes
+        self.residual_, self.variance_shortfall_ = result.ritz.residual, result.shortfall()
+        self.solver_, self.n_iter_, self.n_passes_ = result.solver, result.iterations, K.passes
         self.convergence_ = convergence(self.n_passes_, self.residual_)
 
     def _fit_features(
         self, X: Any, rows: Any, weights: Any, present: np.ndarray | None, rng: np.random.Generator
     ) -> None:
-        """PCA of the features, of which K is made approximately."""
+        """Fit PCA to features whose inner products are nearly K."""
         self.features_ = self._feature_map(rows, rng)
         if present is not None and not rows.is_distributed:
             X, weights = rows, weights[present]
-        operator = feature_operator(self.features_, X)
-        n = self.n_components
-        n = min(int(n), *operator.shape) if isinstance(n, Integral) else n
-        self.pca_ = PCA(
-            n,
+        operator, n = feature_operator(self.features_, X), self.n_components
+        pca = PCA(
+            min(int(n), *operator.shape) if isinstance(n, Integral) else n,
             center=self.center,
             solver="gram" if self.solver == "lapack" else self.solver,
             formulation=self.formulation,
@@ -254,31 +282,15 @@ class KernelPCA(
             max_iter=self.max_iter,
             random_state=int(rng.integers(2**31)),
         ).fit(operator, sample_weight=weights)
-        pca = self.pca_
+        if n is None or self.remove_zero_eig:
+            pca = _leading(pca, max(1, int(_nonzero(pca.singular_values_**2).sum())))
+        self.pca_, self.n_components_ = pca, pca.n_components_
         self.eigenvalues_ = pca.singular_values_**2
-        if self.n_components is None or self.remove_zero_eig:
-            ratio = 2e-7 if "float32" in str(operator.dtype) else 1e-12
-            keep = max(1, int((self.eigenvalues_ > ratio * self.eigenvalues_[0]).sum()))
-            self.eigenvalues_ = self.eigenvalues_[:keep]
-            for name in ("components_", "explained_variance_", "explained_variance_ratio_"):
-                setattr(pca, name, getattr(pca, name)[:keep])
-            pca.n_components_ = keep
-        self.explained_variance_ = self.eigenvalues_ / pca._mass
-        for name in TAKEN.split():
-            setattr(self, name, getattr(pca, name))
-
-    def _set_eigenpairs(self, ritz: Ritz, total: float, mass: float) -> None:
-        ratio = 2e-7 if "float32" in str(ritz.theta.dtype) else 1e-12
-        theta = np.where(ritz.theta > ratio * ritz.theta[0], ritz.theta, 0)
-        share = theta / total if total > 0 else theta
-        keep = len(theta)
-        if self.n_components is None or self.remove_zero_eig:
-            keep = max(1, int(np.count_nonzero(theta)))
-        elif not isinstance(self.n_components, Integral):
-            keep = min(keep, int((np.cumsum(share) <= self.n_components).sum()) + 1)
-        self.eigenvalues_, self.eigenvectors_ = theta[:keep], ritz.V[:, :keep]
-        self.explained_variance_ = self.eigenvalues_ / mass
-        self.explained_variance_ratio_ = share[:keep]
+        self.explained_variance_ = pca.explained_variance_
+        self.explained_variance_ratio_ = pca.explained_variance_ratio_
+        self.residual_, self.variance_shortfall_ = pca.residual_, pca.variance_shortfall_
+        self.solver_, self.n_iter_, self.n_passes_ = pca.solver_, pca.n_iter_, pca.n_passes_
+        self.convergence_ = pca.convergence_
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
         """Fit the model and return the scores of X.
@@ -299,7 +311,7 @@ class KernelPCA(
         return self.transform(X)
 
     def transform(self, X: Any) -> Array:
-        """The scores of new rows: Theorem 3.8, from kernels with the training rows alone.
+        """Return the scores of new rows: Theorem 3.8, from kernels with the training rows alone.
 
         Parameters
         ----------
@@ -328,9 +340,67 @@ class KernelPCA(
         offset = self._row_mean @ self._coefficients - self._all_mean * total
         return scores - (K @ self._share)[:, None] * total - offset
 
+    def _check_inverse(self, X: Any) -> None:
+        if not self.fit_inverse_transform:
+            return
+        if self.kernel == "precomputed" or sp.issparse(X) or getattr(X, "sparse", False):
+            kind = "a precomputed kernel" if self.kernel == "precomputed" else "sparse data"
+            raise ValueError(
+                f"fit_inverse_transform=True needs dense rows to return to, not {kind}"
+            )
+        exact = self.approximation in (None, "nystroem")
+        if self.inverse == "fixed_point" and not (self.kernel == "rbf" and exact):
+            raise ValueError(
+                "inverse='fixed_point' is for kernel='rbf', exact or by 'nystroem'; use inverse='ridge' "
+                f"with kernel={self.kernel!r} and approximation={self.approximation!r}"
+            )
+
+    def _fit_inverse(self, rows: Any, rng: np.random.Generator) -> None:
+        N = rows.shape[0]
+        sample = rows.take(np.sort(rng.choice(N, min(N, RIDGE_ROWS), replace=False)))
+        scores = self.X_transformed_fit_ = self._scores(sample)
+        if self.inverse == "ridge":
+            kernel = self._kernel_function(shift=False)
+            self.dual_coef_ = fit_ridge(kernel, scores, sample, self.alpha)
+        else:
+            self._start_rows = sample
+
+    @_NeedsInverse
+    def inverse_transform(self, X: Any) -> Array:
+        """Return rows whose scores are near X, by the way back that ``inverse`` names.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_components)
+
+        Returns
+        -------
+        rows : array of shape (n_samples, n_features)
+        """
+        check_is_fitted(self, "X_transformed_fit_")
+        scores = row_operator(check_scores(X, self.n_components_))
+        return scores.map_rows(lambda rows, T: self._preimages(T), self.n_features_in_)
+
+    def _preimages(self, scores: Any) -> np.ndarray:
+        kernel = self._kernel_function(shift=False)
+        if self.inverse == "ridge":
+            return kernel(scores, self.X_transformed_fit_) @ self.dual_coef_
+        # The iteration starts from the training rows with the nearest scores.
+        start = self._start_rows[pairwise_distances_argmin(scores, self.X_transformed_fit_)]
+        if self.approximation == "nystroem":
+            rows = self.features_.landmarks
+            G = self.features_.root @ self.pca_.inverse_transform(scores).T
+        else:
+            rows, G = self.X_fit_, self._coefficients @ scores.T
+            if self.center:
+                G = G + self._share[:, None] * (1 - self._coefficients.sum(axis=0) @ scores.T)
+        origin = self._kernel_shift  # beside a large mean no move of a row would count
+        found = fixed_point(kernel, G, *(shifted_rows(A, origin) for A in (rows, start)))
+        return found if origin is None else found + origin
+
     @property
     def _n_features_out(self) -> int:
-        return self.eigenvalues_.shape[0]
+        return self.n_components_
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -338,3 +408,33 @@ class KernelPCA(
         tags.input_tags.pairwise = self.kernel == "precomputed"
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _nonzero(theta: Array) -> Array:
+    """Return which of the decreasing eigenvalues are more than rounding."""
+    return theta > (2e-7 if "float32" in str(theta.dtype) else 1e-12) * theta[0]
+
+
+def _all_equal(X: Any) -> bool:
+    """Return whether all rows are the same."""
+    return (X[np.zeros(X.shape[0], dtype=int)] != X).sum() == 0
+
+
+def _in_all_rows(values: np.ndarray, counted: np.ndarray) -> np.ndarray:
+    """Return the values of the rows that count, with 0 for the other rows."""
+    if counted.all():
+        return values
+    whole = np.zeros((len(counted), *values.shape[1:]), dtype=values.dtype)
+    whole[counted] = values
+    return whole
+
+
+def _leading(pca: PCA, n: int) -> PCA:
+    """Return a copy of a fitted PCA with its first n components."""
+    pca = copy(pca)
+    for name in ("components_", "singular_values_"):
+        setattr(pca, name, getattr(pca, name)[:n])
+    pca.explained_variance_ = pca.explained_variance_[:n]
+    pca.explained_variance_ratio_ = pca.explained_variance_ratio_[:n]
+    pca.n_components_ = n
+    return pca

@@ -173,7 +173,7 @@ class RobustKernelPCA(
         X = self._kernel_rows(X, reset=True, rows=2)
         rows, weights, present = self._counted(X, sample_weight)
         rng = np.random.default_rng(seed(self.random_state))
-        self._look_at(rows, rng)
+        self._fit_kernel_parameters(rows, rng)
         if self.approximation is None:
             self._fit_exact(X, weights, rng)
         else:

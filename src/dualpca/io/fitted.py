@@ -66,6 +66,31 @@ def estimators(model: Any) -> Iterator[Any]:
             yield step
 
 
+#: The attributes of version-1 files that have other names now.
+RENAMED = {"_origin": "_kernel_shift", "_near": "_start_rows"}
+
+
+def upgrade_version_1(model: Any) -> None:
+    """Give a model from a version-1 file the attributes that version 2 has."""
+    for estimator in estimators(model):
+        fitted = vars(estimator)
+        for old, new in RENAMED.items():
+            if old in fitted:
+                fitted[new] = fitted.pop(old)
+        if hasattr(estimator, "kernel"):
+            fitted.setdefault("_kernel_shift", None)
+        if type(estimator).__name__ == "KernelPCA":
+            theta, variance = fitted["eigenvalues_"], fitted["explained_variance_"]
+            with np.errstate(
+                all="ignore"
+            ):  # a variance was theta / n; check_fitted judges the others
+                n = np.divide(theta[0], variance[0])
+                fitted["explained_variance_"] = variance * (n / (n - 1) if n > 1 else 1.0)
+            rows = fitted.get("eigenvectors_")
+            fitted["n_samples_"] = fitted["pca_"].n_samples_ if rows is None else len(rows)
+            fitted["n_components_"] = len(theta)
+
+
 def check_parameters(model: Any) -> None:
     """A ValueError where parameters of a fitted model are out of range."""
     for estimator in estimators(model):

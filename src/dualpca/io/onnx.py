@@ -203,7 +203,7 @@ def _transform(graph: _Graph, step: Any, X: str) -> str:
     if isinstance(step, ScoresMixin):
         return _affine(graph, step, X, graph.dtype)
     wide = graph.cast(X, "float64")
-    origin = getattr(step, "_origin", None)  # models of older files have none
+    origin = step._kernel_shift
     if origin is not None:
         wide = graph.add("Sub", wide, graph.constant(origin, float))
     if step.approximation is not None:
@@ -278,7 +278,7 @@ def _features(graph: _Graph, step: Any, X: str) -> str:
 def _kernel(graph: _Graph, step: Any, X: str, Y: Any) -> str:
     """``k(X, Y)`` in float64."""
     Y = (Y if sp.issparse(Y) else np.asarray(Y)).astype(np.float64)
-    Y = shifted_rows(Y, getattr(step, "_origin", None))
+    Y = shifted_rows(Y, step._kernel_shift)
     if step.kernel == "cosine":
         X, Y = _unit(graph, X), normalize(Y)
     if step.kernel in ("linear", "cosine"):
