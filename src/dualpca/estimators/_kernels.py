@@ -6,9 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
+from types import MethodType
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+from sklearn.exceptions import NotFittedError
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..kernels.bandwidth import bandwidth
@@ -168,3 +171,36 @@ class KernelMixin(FitContext):
         size, orthogonal = self.n_random_features, self.approximation == "orf"
         phi = random_fourier(X.shape[1], size, self.gamma_, rng, orthogonal=orthogonal)
         return replace(phi, origin=self._kernel_shift)
+
+
+class needs_inverse:  # noqa: N801
+    """A method of models with ``fit_inverse_transform=True``; others raise an error with the remedy.
+
+    NotFittedError, which scikit-learn raises too, is an AttributeError: ``hasattr`` says no.
+    """
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self.method, self.__doc__ = method, method.__doc__
+
+    def __get__(self, model: Any, owner: Any = None) -> Any:
+        if model is not None and not model.fit_inverse_transform:
+            raise NotFittedError(
+                f"{owner.__name__} was given fit_inverse_transform=False, and has no way back from "
+                "scores to rows; set fit_inverse_transform=True and fit dense rows again"
+            )
+        return self.method if model is None else MethodType(self.method, model)
+
+
+def check_inverse(model: Any, X: Any) -> None:
+    """Refuse data and parameters from whose scores there is no way back."""
+    if not model.fit_inverse_transform:
+        return
+    if model.kernel == "precomputed" or sp.issparse(X) or getattr(X, "sparse", False):
+        kind = "a precomputed kernel" if model.kernel == "precomputed" else "sparse data"
+        raise ValueError(f"fit_inverse_transform=True needs dense rows to return to, not {kind}")
+    exact = model.approximation in (None, "nystroem")
+    if model.inverse == "fixed_point" and not (model.kernel == "rbf" and exact):
+        raise ValueError(
+            "inverse='fixed_point' is for kernel='rbf', exact or by 'nystroem'; use inverse='ridge' "
+            f"with kernel={model.kernel!r} and approximation={model.approximation!r}"
+        )

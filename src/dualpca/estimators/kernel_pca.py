@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import copy
 from numbers import Integral, Real
-from types import MethodType
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.exceptions import NotFittedError
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from .._memory import ensure
-from ..kernels.eigen import kernel_eigenpairs
+from ..kernels.eigen import all_equal, in_all_rows, kernel_eigenpairs, nonzero
 from ..kernels.features import feature_operator
-from ..kernels.pairwise import row_operator, shifted_rows
+from ..kernels.pairwise import row_operator
 from ..kernels.preimage import fit_ridge, fixed_point
 from ..linalg import Array
 from ..operators import Centered, Operator, Weighted, is_streamed
@@ -27,31 +23,16 @@ from ..progress import convergence
 from ..solvers.subspace import ITERATIVE
 from ._base import check_number, check_scores, seed
 from ._fit_context import reports_progress
-from ._kernels import KERNEL_CONSTRAINTS, KernelMixin
+from ._kernels import KERNEL_CONSTRAINTS, KernelMixin, check_inverse, needs_inverse
 from .pca import PCA
 
 __all__ = ["KernelPCA"]
 
-#: The way back by ridge regression learns from at most this many rows.
+#: The parameters that PCA of features has too.
+FROM_PCA = ("center", "formulation", "tol", "max_iter")
+
+#: The way back from scores is learned from at most this many rows.
 RIDGE_ROWS = 5000
-
-
-class _NeedsInverse:
-    """A method of models with ``fit_inverse_transform=True``; others raise an error with the remedy.
-
-    NotFittedError, which scikit-learn raises too, is an AttributeError: ``hasattr`` says no.
-    """
-
-    def __init__(self, method: Callable[..., Any]) -> None:
-        self.method, self.__doc__ = method, method.__doc__
-
-    def __get__(self, model: Any, owner: Any = None) -> Any:
-        if model is not None and not model.fit_inverse_transform:
-            raise NotFittedError(
-                f"{owner.__name__} was given fit_inverse_transform=False, and has no way back from "
-                "scores to rows; set fit_inverse_transform=True and fit dense rows again"
-            )
-        return self.method if model is None else MethodType(self.method, model)
 
 
 class KernelPCA(KernelMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -60,18 +41,17 @@ class KernelPCA(KernelMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     Parameters
     ----------
     n_components : int, float or None
-        How many components, at most n_samples; the fraction of the variance to explain; or None,
-        every one with a nonzero eigenvalue.
+        How many, at most n_samples; the fraction of the variance to explain; or None, every one with a
+        nonzero eigenvalue.
     kernel : str or callable
-        Any kernel of :func:`sklearn.metrics.pairwise.pairwise_kernels`, "precomputed", or a function
-        of two rows.
+        A name of :func:`sklearn.metrics.pairwise.pairwise_kernels`, "precomputed", or a function of two
+        rows, whose keyword arguments are ``kernel_params``.
     gamma : float, "median", "scale" or None
         A number; 1 over the median squared distance of two rows; 1 over n_features and the variance
         of X; or None, 1/n_features.
     degree, coef0 : float
         Parameters of the kernels that have them.
     kernel_params : dict, optional
-        Keyword arguments of a callable kernel.
     center : bool
         Centre in feature space.
     approximation : {"nystroem", "rff", "orf"} or None
@@ -93,9 +73,9 @@ class KernelPCA(KernelMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     fit_inverse_transform : bool
         Whether there is a way back from scores to rows.
     inverse : {"ridge", "fixed_point"}
-        By kernel ridge regression on the scores, or the fixed-point iteration of the RBF kernel.
+        By kernel ridge regression on the scores, with the ridge ``alpha``, or by the fixed-point
+        iteration of the RBF kernel.
     alpha : float
-        The ridge of that regression.
     n_jobs : int or None
         Threads of the kernel function.
 
@@ -132,12 +112,8 @@ class KernelPCA(KernelMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             Interval(RealNotInt, 0, 1, closed="neither"),
             None,
         ],
-        "center": ["boolean"],
+        **{name: PCA._parameter_constraints[name] for name in (*FROM_PCA, "random_state")},
         "solver": [StrOptions({"auto", "lapack", "krylov", *ITERATIVE}), callable],
-        "formulation": [str, callable, None],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "random_state": ["random_state"],
         "remove_zero_eig": ["boolean"],
         "fit_inverse_transform": ["boolean"],
         "inverse": [StrOptions({"ridge", "fixed_point"})],
@@ -210,7 +186,7 @@ class KernelPCA(KernelMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         """
         check_number(self.n_components)
         X = self._kernel_rows(X, reset=True, rows=1 if self.approximation is None else 2)
-        self._check_inverse(X)
+        check_inverse(self, X)
         rows, weights, present = self._counted(X, sample_weight)
         rng = np.random.default_rng(seed(self.random_state))
         self._fit_kernel_parameters(rows, rng)
@@ -237,17 +213,13 @@ class KernelPCA(KernelMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         if self.center:
             center = K.rmatmul(share[:, None])
             rows = Centered(K, center, center * float(len(weight)) if weights is None else None)
-            row_mean = center.image[:, 0]
-            self._row_mean = _in_all_rows(row_mean, counted)
-            self._all_mean = float(row_mean @ share)
-        self._share = _in_all_rows(share, counted)
         root = np.sqrt(weight)
         rows = rows if weights is None else Weighted(rows, root)
         total = rows.energy()
         start = seed(self.random_state)
-        result = kernel_eigenpairs(self, rows, K, total, start, lambda: _all_equal(X[counted]))
+        result = kernel_eigenpairs(self, rows, K, total, start, lambda: all_equal(X[counted]))
         theta, V = result.ritz.theta, result.ritz.V
-        theta = np.where(_nonzero(theta), theta, 0)
+        theta = np.where(nonzero(theta), theta, 0)
         ratio, n = theta / total if total > 0 else theta, len(theta)
         if self.n_components is None or self.remove_zero_eig:
             n = max(1, int(np.count_nonzero(theta)))
@@ -258,8 +230,13 @@ class KernelPCA(KernelMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         self.explained_variance_ = theta / (mass - 1 or 1.0)  # one row has no variance
         self.explained_variance_ratio_ = ratio[:n]
         scale = np.where(theta > 0, 1 / np.sqrt(np.where(theta > 0, theta, 1)), 0)
-        self._coefficients = _in_all_rows((root[:, None] * V) * scale, counted)
-        self.eigenvectors_ = _in_all_rows(V, counted)
+        A, self._offset = (root[:, None] * V) * scale, np.zeros_like(theta)
+        if self.center:
+            A = A - share[:, None] * A.sum(axis=0)
+            self._offset = center.image[:, 0] @ A
+        self._coefficients, self._share, self.eigenvectors_ = (
+            in_all_rows(values, counted) for values in (A, share, V)
+        )
         self.X_fit_ = X if self.kernel == "precomputed" or is_streamed(X) else X.copy()
         self.residual_, self.variance_shortfall_ = result.ritz.residual, result.shortfall()
         self.solver_, self.n_iter_, self.n_passes_ = result.solver, result.iterations, K.passes
@@ -273,17 +250,13 @@ class KernelPCA(KernelMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         if present is not None and not rows.is_distributed:
             X, weights = rows, weights[present]
         operator, n = feature_operator(self.features_, X), self.n_components
-        pca = PCA(
-            min(int(n), *operator.shape) if isinstance(n, Integral) else n,
-            center=self.center,
-            solver="gram" if self.solver == "lapack" else self.solver,
-            formulation=self.formulation,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            random_state=int(rng.integers(2**31)),
-        ).fit(operator, sample_weight=weights)
+        options = {name: getattr(self, name) for name in FROM_PCA}
+        options["n_components"] = min(int(n), *operator.shape) if isinstance(n, Integral) else n
+        options["solver"] = "gram" if self.solver == "lapack" else self.solver
+        pca = PCA(**options, random_state=int(rng.integers(2**31)))
+        pca.fit(operator, sample_weight=weights)
         if n is None or self.remove_zero_eig:
-            pca = _leading(pca, max(1, int(_nonzero(pca.singular_values_**2).sum())))
+            pca = _leading(pca, max(1, int(nonzero(pca.singular_values_**2).sum())))
         self.pca_, self.n_components_ = pca, pca.n_components_
         self.eigenvalues_ = pca.singular_values_**2
         self.explained_variance_ = pca.explained_variance_
@@ -329,31 +302,11 @@ class KernelPCA(KernelMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         if self.approximation is not None:
             return self.pca_._scores(feature_operator(self.features_, X))
         chunks = self._in_chunks(X, self.X_fit_.shape[0])
-        return np.concatenate([self._scores_of(X[rows]) for rows in chunks])
+        return np.concatenate([self._kernel_scores(X[rows]) for rows in chunks])
 
-    def _scores_of(self, X: Any) -> np.ndarray:
+    def _kernel_scores(self, X: Any) -> np.ndarray:
         K = X if self.kernel == "precomputed" else self._kernel(X, self.X_fit_)
-        scores = K @ self._coefficients
-        if not self.center:
-            return scores
-        total = self._coefficients.sum(axis=0)
-        offset = self._row_mean @ self._coefficients - self._all_mean * total
-        return scores - (K @ self._share)[:, None] * total - offset
-
-    def _check_inverse(self, X: Any) -> None:
-        if not self.fit_inverse_transform:
-            return
-        if self.kernel == "precomputed" or sp.issparse(X) or getattr(X, "sparse", False):
-            kind = "a precomputed kernel" if self.kernel == "precomputed" else "sparse data"
-            raise ValueError(
-                f"fit_inverse_transform=True needs dense rows to return to, not {kind}"
-            )
-        exact = self.approximation in (None, "nystroem")
-        if self.inverse == "fixed_point" and not (self.kernel == "rbf" and exact):
-            raise ValueError(
-                "inverse='fixed_point' is for kernel='rbf', exact or by 'nystroem'; use inverse='ridge' "
-                f"with kernel={self.kernel!r} and approximation={self.approximation!r}"
-            )
+        return K @ self._coefficients - self._offset
 
     def _fit_inverse(self, rows: Any, rng: np.random.Generator) -> None:
         N = rows.shape[0]
@@ -365,7 +318,7 @@ class KernelPCA(KernelMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         else:
             self._start_rows = sample
 
-    @_NeedsInverse
+    @needs_inverse
     def inverse_transform(self, X: Any) -> Array:
         """Return rows whose scores are near X, by the way back that ``inverse`` names.
 
@@ -392,11 +345,8 @@ class KernelPCA(KernelMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             G = self.features_.root @ self.pca_.inverse_transform(scores).T
         else:
             rows, G = self.X_fit_, self._coefficients @ scores.T
-            if self.center:
-                G = G + self._share[:, None] * (1 - self._coefficients.sum(axis=0) @ scores.T)
-        origin = self._kernel_shift  # beside a large mean no move of a row would count
-        found = fixed_point(kernel, G, *(shifted_rows(A, origin) for A in (rows, start)))
-        return found if origin is None else found + origin
+            G = G + self._share[:, None] if self.center else G
+        return fixed_point(kernel, G, rows, start, self._kernel_shift)
 
     @property
     def _n_features_out(self) -> int:
@@ -410,31 +360,11 @@ class KernelPCA(KernelMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         return tags
 
 
-def _nonzero(theta: Array) -> Array:
-    """Return which of the decreasing eigenvalues are more than rounding."""
-    return theta > (2e-7 if "float32" in str(theta.dtype) else 1e-12) * theta[0]
-
-
-def _all_equal(X: Any) -> bool:
-    """Return whether all rows are the same."""
-    return (X[np.zeros(X.shape[0], dtype=int)] != X).sum() == 0
-
-
-def _in_all_rows(values: np.ndarray, counted: np.ndarray) -> np.ndarray:
-    """Return the values of the rows that count, with 0 for the other rows."""
-    if counted.all():
-        return values
-    whole = np.zeros((len(counted), *values.shape[1:]), dtype=values.dtype)
-    whole[counted] = values
-    return whole
-
-
 def _leading(pca: PCA, n: int) -> PCA:
     """Return a copy of a fitted PCA with its first n components."""
     pca = copy(pca)
-    for name in ("components_", "singular_values_"):
-        setattr(pca, name, getattr(pca, name)[:n])
+    pca.n_components_, pca.components_ = n, pca.components_[:n]
+    pca.singular_values_ = pca.singular_values_[:n]
     pca.explained_variance_ = pca.explained_variance_[:n]
     pca.explained_variance_ratio_ = pca.explained_variance_ratio_[:n]
-    pca.n_components_ = n
     return pca

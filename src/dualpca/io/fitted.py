@@ -86,9 +86,16 @@ def upgrade_version_1(model: Any) -> None:
             ):  # a variance was theta / n; check_fitted judges the others
                 n = np.divide(theta[0], variance[0])
                 fitted["explained_variance_"] = variance * (n / (n - 1) if n > 1 else 1.0)
-            rows = fitted.get("eigenvectors_")
-            fitted["n_samples_"] = fitted["pca_"].n_samples_ if rows is None else len(rows)
             fitted["n_components_"] = len(theta)
+            if "eigenvectors_" not in fitted:
+                fitted["n_samples_"] = fitted["pca_"].n_samples_
+                continue
+            A, mean = fitted["_coefficients"], fitted.pop("_row_mean", None)
+            if mean is not None:  # scores were K A - K share sum(A) - offset
+                A = fitted["_coefficients"] = A - fitted["_share"][:, None] * A.sum(axis=0)
+                del fitted["_all_mean"]
+            fitted["_offset"] = np.zeros_like(theta) if mean is None else mean @ A
+            fitted["n_samples_"] = len(fitted["eigenvectors_"])
 
 
 def check_parameters(model: Any) -> None:

@@ -212,14 +212,9 @@ def _transform(graph: _Graph, step: Any, X: str) -> str:
     if isinstance(step, RobustKernelPCA):
         A, offset = step.dual_coef_.astype(float), step._offset
     else:
-        A, offset = step._coefficients.astype(float), None
-        if step.center:
-            total = A.sum(axis=0)
-            offset = step._row_mean @ A - step._all_mean * total
-            A = A - step._share[:, None] * total
+        A, offset = step._coefficients.astype(float), step._offset
     scores = graph.add("MatMul", K, graph.constant(A, "float64"))
-    if offset is not None:
-        scores = graph.add("Sub", scores, graph.constant(offset, "float64"))
+    scores = graph.add("Sub", scores, graph.constant(offset, "float64"))
     return graph.cast(scores, graph.dtype)
 
 

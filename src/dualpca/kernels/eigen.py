@@ -69,16 +69,8 @@ def kernel_eigenpairs(
     if not 1e-9 < total < 1e9:
         scale = 1 / float(power_of_two(math.sqrt(total)))
         view = Weighted(rows, rows.asarray(np.full(N, scale)))
-    options = {
-        "rows": view,
-        "dense": False,
-        "energy": total * scale**2,
-        "solver": model.solver,
-        "formulation": model.formulation,
-        "tol": model.tol,
-        "max_iter": model.max_iter,
-        "seed": seed,
-    }
+    options = {name: getattr(model, name) for name in ("solver", "formulation", "tol", "max_iter")}
+    options |= {"rows": view, "dense": False, "energy": total * scale**2, "seed": seed}
 
     def solve_with(**options: Any) -> Subspace:
         with warnings.catch_warnings():  # _with_rounding warns, and knows more
@@ -147,3 +139,22 @@ def _warn_of_rounding(model: Any, residual: float, dtype: Any) -> None:
         ConvergenceWarning,
         stacklevel=user_stacklevel(),
     )
+
+
+def nonzero(theta: np.ndarray) -> np.ndarray:
+    """Return which of the decreasing eigenvalues are more than rounding."""
+    return theta > (2e-7 if "float32" in str(theta.dtype) else 1e-12) * theta[0]
+
+
+def all_equal(X: Any) -> bool:
+    """Return whether all rows are the same."""
+    return (X[np.zeros(X.shape[0], dtype=int)] != X).sum() == 0
+
+
+def in_all_rows(values: np.ndarray, counted: np.ndarray) -> np.ndarray:
+    """Return the values of the rows that count, with 0 for the other rows."""
+    if counted.all():
+        return values
+    whole = np.zeros((len(counted), *values.shape[1:]), dtype=values.dtype)
+    whole[counted] = values
+    return whole

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -28,15 +28,6 @@ from .pairwise import (
 
 #: How landmarks may be chosen.
 LANDMARKS = ("uniform", "kmeans++", "leverage")
-
-
-class FeatureMap(Protocol):
-    """Maps n rows, dense or CSR, to a dense n x dimension array ``phi(x)`` of their float dtype."""
-
-    @property
-    def dimension(self) -> int: ...
-
-    def __call__(self, X: Any) -> np.ndarray: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +79,8 @@ def nystroem(
     name = getattr(name, "__name__", name)
     kernel = partial(pairwise, metric=kernel, **params) if isinstance(kernel, str) else kernel
     Z = as_float(row_array(X)[landmarks])
-    what = f"the kernel of {Z.shape[0]:,} landmarks and its root"
-    ensure(24 * Z.shape[0] ** 2, what, "ask for fewer n_landmarks")
+    m = Z.shape[0]
+    ensure(24 * m**2, f"the kernel of {m:,} landmarks and its root", "ask for fewer n_landmarks")
     shifted = shifted_rows(as_float64(Z), origin)
     K = np.asarray(kernel(shifted, shifted), dtype=np.float64)
     theta, V = scipy.linalg.eigh((K + K.T) / 2)
@@ -99,7 +90,7 @@ def nystroem(
             f"kernel={name!r} is not symmetric positive semidefinite on the landmarks; use a kernel "
             "that is, such as 'rbf', or other parameters of this one"
         )
-    keep = theta > max(len(theta) * float(np.finfo(Z.dtype).eps) * theta[-1], 0.0)
+    keep = theta > max(m * float(np.finfo(Z.dtype).eps) * theta[-1], 0.0)
     root = (V[:, keep] / np.sqrt(theta[keep])) @ V[:, keep].T
     return Nystroem(Z, kernel, root.astype(Z.dtype), origin)
 
@@ -161,10 +152,8 @@ def choose_landmarks(
     Arthur & Vassilvitskii (2007) for "kmeans++", Musco & Musco (2017) for "leverage". Both choose from
     at most 20 count rows, which are drawn uniformly and held in memory.
 
-    Parameters
-    ----------
-    how : "uniform", "kmeans++" or "leverage" (in proportion to ridge leverage scores)
-    kernel, gamma : of "leverage", as in :func:`nystroem`; "rbf" where None
+    ``how`` is "uniform", "kmeans++" or "leverage" (in proportion to ridge leverage scores); the last one
+    takes ``kernel`` ("rbf" if None) and ``gamma`` as :func:`nystroem` does.
 
     Examples
     --------
@@ -223,7 +212,7 @@ def landmark_rows(X: RowBlocked, landmarks: Any, count: int, rng: Generator, ker
     return rows
 
 
-def feature_operator(phi: FeatureMap, X: Any, limit: int = 2**28) -> RowBlocked:
+def feature_operator(phi: Nystroem | RandomFourier, X: Any, limit: int = 2**28) -> RowBlocked:
     """``Phi = phi(X)``, N x D: stored up to ``limit`` bytes, else recomputed in each pass.
 
     Storing takes twice that for a moment; recomputing takes about four blocks of 32 MB (at least 64

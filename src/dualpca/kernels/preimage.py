@@ -9,6 +9,7 @@ import numpy as np
 import scipy.linalg
 
 from ..operators.block_ops import as_float
+from .pairwise import shifted_rows
 
 KernelFunction = Callable[[Any, Any], np.ndarray]
 
@@ -24,14 +25,19 @@ def fit_ridge(kernel: KernelFunction, scores: np.ndarray, X: Any, alpha: float) 
 
 
 def fixed_point(
-    kernel: KernelFunction, G: np.ndarray, rows: np.ndarray, start: np.ndarray
+    kernel: KernelFunction,
+    G: np.ndarray,
+    rows: np.ndarray,
+    start: np.ndarray,
+    origin: np.ndarray | None,
 ) -> np.ndarray:
     """``x = sum_i g_i k(x, x_i) x_i / sum_i g_i k(x, x_i)`` for each column g of G (Mika et al. 1999).
 
     For the RBF kernel x is a stationary point of the distance in feature space from
-    ``sum_i g_i phi(x_i)``. A row whose denominator is not positive stays where it is.
+    ``sum_i g_i phi(x_i)``. A row whose denominator is not positive stays where it is. An ``origin`` is
+    subtracted from the rows meanwhile, as no move would count beside a large mean.
     """
-    X = np.array(as_float(start))
+    rows, X = shifted_rows(rows, origin), np.array(shifted_rows(as_float(start), origin))
     moving = np.arange(len(X))
     for _ in range(STEPS):
         weights = kernel(X[moving], rows) * G.T[moving]
@@ -44,4 +50,4 @@ def fixed_point(
         moving = moving[step > MOVE * (1 + np.linalg.norm(new, axis=1))]
         if len(moving) == 0:
             break
-    return X
+    return X if origin is None else X + origin
