@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
@@ -30,6 +31,7 @@ from ..operators import Kernel, Operator, Selected, as_operator, is_streamed
 from ..operators.centering import shifted
 from ._base import check_energy, checked_weights, validated
 from ._fit_context import FitContext
+from .pca import PCA
 
 #: Up to this many bytes K is held in memory; beyond it, its blocks are computed in each pass.
 KERNEL_BYTES = 2 * 2**30
@@ -67,6 +69,7 @@ class KernelMixin(FitContext):
     n_jobs: int | None
     center: Any
     gamma_: float
+    n_components_: int
     #: a row near the rows, which kernels subtract from them if they lie far from 0
     _kernel_shift: np.ndarray | None
 
@@ -84,13 +87,8 @@ class KernelMixin(FitContext):
                 f"approximation={self.approximation!r} computes kernels with some rows only; give the "
                 "rows and kernel='rbf' or a function instead of kernel='precomputed'"
             )
-        options: Any = {
-            "reset": reset,
-            "rows": rows,
-            "sparse": not precomputed,
-            "streamed": not exact,
-        }
-        X = validated(self, X, only_numpy=True, **options)
+        options = {"only_numpy": True, "sparse": not precomputed, "streamed": not exact}
+        X = validated(self, X, reset=reset, rows=rows, **options)
         if precomputed and reset:
             check_kernel_matrix(X)
         return X
@@ -172,6 +170,17 @@ class KernelMixin(FitContext):
         phi = random_fourier(X.shape[1], size, self.gamma_, rng, orthogonal=orthogonal)
         return replace(phi, origin=self._kernel_shift)
 
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.sparse = self.kernel != "precomputed"
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
 
 class needs_inverse:  # noqa: N801
     """A method of models with ``fit_inverse_transform=True``; others raise an error with the remedy.
@@ -204,3 +213,13 @@ def check_inverse(model: Any, X: Any) -> None:
             "inverse='fixed_point' is for kernel='rbf', exact or by 'nystroem'; use inverse='ridge' "
             f"with kernel={model.kernel!r} and approximation={model.approximation!r}"
         )
+
+
+def truncated(pca: PCA, n: int) -> PCA:
+    """Return a copy of a fitted PCA with its first n components."""
+    pca = copy(pca)
+    pca.n_components_, pca.components_ = n, pca.components_[:n]
+    pca.singular_values_ = pca.singular_values_[:n]
+    pca.explained_variance_ = pca.explained_variance_[:n]
+    pca.explained_variance_ratio_ = pca.explained_variance_ratio_[:n]
+    return pca

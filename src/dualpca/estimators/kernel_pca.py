@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from numbers import Integral, Real
 from typing import Any
 
@@ -23,7 +22,7 @@ from ..progress import convergence
 from ..solvers.subspace import ITERATIVE
 from ._base import check_number, check_scores, seed
 from ._fit_context import reports_progress
-from ._kernels import KERNEL_CONSTRAINTS, KernelMixin, check_inverse, needs_inverse
+from ._kernels import KERNEL_CONSTRAINTS, KernelMixin, check_inverse, needs_inverse, truncated
 from .pca import PCA
 
 __all__ = ["KernelPCA"]
@@ -57,9 +56,8 @@ class KernelPCA(KernelMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     approximation : {"nystroem", "rff", "orf"} or None
         None works with K itself, "nystroem" with kernels of landmarks, "rff" and "orf" with random
         and orthogonal random Fourier features; docs/kernel.md tells which for what.
-    n_landmarks : int
     landmarks : {"uniform", "kmeans++", "leverage"} or array of shape (n_landmarks, n_features)
-    n_random_features : int
+    n_landmarks, n_random_features : int
     solver : str or solver
         "auto", "lapack" (eigendecomposition of K), "krylov", or a solver of DC problems as in
         :class:`dualpca.PCA`.
@@ -204,10 +202,9 @@ class KernelPCA(KernelMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             remedy = "give n_components, or approximation='nystroem'"
             ensure(2 * X.shape[0] ** 2 * X.dtype.itemsize, "the kernel matrix and its axes", remedy)
         K = self._kernel_operator(X)
-        counted = np.ones(X.shape[0], dtype=bool) if present is None else present
-        weight = np.ones(X.shape[0], dtype=K.dtype) if weights is None else weights[counted]
+        counted = slice(None) if present is None else present
         K = K if present is None else K.among(present)
-        mass = float(weight.sum())
+        weight = np.ones(K.shape[0], dtype=K.dtype) if weights is None else weights[counted]
         share = (weight / weight.sum()).astype(K.dtype)
         rows: Operator = K
         if self.center:
@@ -218,16 +215,16 @@ class KernelPCA(KernelMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         total = rows.energy()
         start = seed(self.random_state)
         result = kernel_eigenpairs(self, rows, K, total, start, lambda: all_equal(X[counted]))
-        theta, V = result.ritz.theta, result.ritz.V
-        theta = np.where(nonzero(theta), theta, 0)
+        ritz = result.ritz
+        theta = np.where(nonzero(ritz.theta), ritz.theta, 0)
         ratio, n = theta / total if total > 0 else theta, len(theta)
         if self.n_components is None or self.remove_zero_eig:
             n = max(1, int(np.count_nonzero(theta)))
         elif not isinstance(self.n_components, Integral):
             n = min(n, int((np.cumsum(ratio) <= self.n_components).sum()) + 1)
-        theta, V = theta[:n], V[:, :n]
+        theta, V = theta[:n], ritz.V[:, :n]
         self.n_components_, self.eigenvalues_ = n, theta
-        self.explained_variance_ = theta / (mass - 1 or 1.0)  # one row has no variance
+        self.explained_variance_ = theta / (float(weight.sum()) - 1 or 1.0)  # of one row, theta
         self.explained_variance_ratio_ = ratio[:n]
         scale = np.where(theta > 0, 1 / np.sqrt(np.where(theta > 0, theta, 1)), 0)
         A, self._offset = (root[:, None] * V) * scale, np.zeros_like(theta)
@@ -235,10 +232,10 @@ class KernelPCA(KernelMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             A = A - share[:, None] * A.sum(axis=0)
             self._offset = center.image[:, 0] @ A
         self._coefficients, self._share, self.eigenvectors_ = (
-            in_all_rows(values, counted) for values in (A, share, V)
+            in_all_rows(values, present) for values in (A, share, V)
         )
         self.X_fit_ = X if self.kernel == "precomputed" or is_streamed(X) else X.copy()
-        self.residual_, self.variance_shortfall_ = result.ritz.residual, result.shortfall()
+        self.residual_, self.variance_shortfall_ = ritz.residual, result.shortfall()
         self.solver_, self.n_iter_, self.n_passes_ = result.solver, result.iterations, K.passes
         self.convergence_ = convergence(self.n_passes_, self.residual_)
 
@@ -256,7 +253,7 @@ class KernelPCA(KernelMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         pca = PCA(**options, random_state=int(rng.integers(2**31)))
         pca.fit(operator, sample_weight=weights)
         if n is None or self.remove_zero_eig:
-            pca = _leading(pca, max(1, int(nonzero(pca.singular_values_**2).sum())))
+            pca = truncated(pca, max(1, int(nonzero(pca.singular_values_**2).sum())))
         self.pca_, self.n_components_ = pca, pca.n_components_
         self.eigenvalues_ = pca.singular_values_**2
         self.explained_variance_ = pca.explained_variance_
@@ -302,9 +299,9 @@ class KernelPCA(KernelMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         if self.approximation is not None:
             return self.pca_._scores(feature_operator(self.features_, X))
         chunks = self._in_chunks(X, self.X_fit_.shape[0])
-        return np.concatenate([self._kernel_scores(X[rows]) for rows in chunks])
+        return np.concatenate([self._scores_of(X[rows]) for rows in chunks])
 
-    def _kernel_scores(self, X: Any) -> np.ndarray:
+    def _scores_of(self, X: Any) -> np.ndarray:
         K = X if self.kernel == "precomputed" else self._kernel(X, self.X_fit_)
         return K @ self._coefficients - self._offset
 
@@ -347,24 +344,3 @@ class KernelPCA(KernelMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             rows, G = self.X_fit_, self._coefficients @ scores.T
             G = G + self._share[:, None] if self.center else G
         return fixed_point(kernel, G, rows, start, self._kernel_shift)
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.n_components_
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = self.kernel != "precomputed"
-        tags.input_tags.pairwise = self.kernel == "precomputed"
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
-
-def _leading(pca: PCA, n: int) -> PCA:
-    """Return a copy of a fitted PCA with its first n components."""
-    pca = copy(pca)
-    pca.n_components_, pca.components_ = n, pca.components_[:n]
-    pca.singular_values_ = pca.singular_values_[:n]
-    pca.explained_variance_ = pca.explained_variance_[:n]
-    pca.explained_variance_ratio_ = pca.explained_variance_ratio_[:n]
-    return pca

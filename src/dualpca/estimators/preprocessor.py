@@ -16,7 +16,7 @@ from ..operators.block_ops import as_float
 from ..operators.readable import check_readable
 from ..operators.row_blocks import RowBlocked
 from ..preprocessing.columns import check_cells, column_name, medians, summarize
-from ..preprocessing.scaling import Backward, Forward, apply
+from ..preprocessing.scaling import Scaling, apply
 from ._base import _check_shape, _streamed, check_names
 from ._fit_context import restored_on_error
 from ._save import SaveMixin
@@ -191,7 +191,7 @@ class Preprocessor(_Transform, SaveMixin, OneToOneFeatureMixin, TransformerMixin
         check_is_fitted(self, "n_filled_")
         X = self._checked(X, reset=False)
         names = getattr(self, "feature_names_in_", None)
-        return apply(Forward(self.fill_, self.center_, self.scale_, names, self.missing), X)
+        return apply(Scaling(self.fill_, self.center_, self.scale_, names, self.missing), X)
 
     def inverse_transform(self, X: Any) -> Any:
         """Return rows in the units of the data; cells that were filled stay so.
@@ -215,7 +215,7 @@ class Preprocessor(_Transform, SaveMixin, OneToOneFeatureMixin, TransformerMixin
                 "each feature"
             )
         X = as_operator(X) if is_streamed(X) else X
-        return apply(Backward(self.center_, self.scale_), X)
+        return apply(Scaling(None, self.center_, self.scale_, inverse=True), X)
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         """Return X as floats of its own kind, NaN included; its operator if it is not in memory."""

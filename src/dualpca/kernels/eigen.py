@@ -151,10 +151,10 @@ def all_equal(X: Any) -> bool:
     return (X[np.zeros(X.shape[0], dtype=int)] != X).sum() == 0
 
 
-def in_all_rows(values: np.ndarray, counted: np.ndarray) -> np.ndarray:
-    """Return the values of the rows that count, with 0 for the other rows."""
-    if counted.all():
+def in_all_rows(values: np.ndarray, present: np.ndarray | None) -> np.ndarray:
+    """Return the values of the rows that are present (all if None), with 0 for the other rows."""
+    if present is None:
         return values
-    whole = np.zeros((len(counted), *values.shape[1:]), dtype=values.dtype)
-    whole[counted] = values
+    whole = np.zeros((len(present), *values.shape[1:]), dtype=values.dtype)
+    whole[present] = values
     return whole

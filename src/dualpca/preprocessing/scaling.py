@@ -17,23 +17,21 @@ from ..operators.row_blocks import RowBlocked
 from ..operators.row_maps import Derived, Turn
 from .columns import check_cells, is_finite, summarize_block
 
-#: From a number for each column to one for each of the values at hand.
-Spread = Callable[[np.ndarray], Any]
-
 
 @dataclass(frozen=True, eq=False)
-class Forward:
-    """``(x - center) / scale`` of rows whose NaN are filled."""
+class Scaling:
+    """``(x - center) / scale`` of rows whose NaN are filled; ``x * scale + center`` if ``inverse``."""
 
     fill: np.ndarray | None
     center: np.ndarray | None
     scale: np.ndarray | None
-    names: Any
-    missing: str
+    names: Any = None
+    missing: str = "impute"
+    inverse: bool = False
 
     def is_needed(self, X: Any) -> bool:
         """Return whether X would change; raise an error for cells that it must not hold."""
-        if is_finite(X):
+        if self.inverse or is_finite(X):
             return self.scale is not None
         entries = X.data if sp.issparse(X) else X
         xp = array_namespace(entries)
@@ -41,7 +39,11 @@ class Forward:
             check_cells(summarize_block(X), self.names, self.missing)
         return True
 
-    def __call__(self, values: Any, spread: Spread) -> Any:
+    def __call__(self, values: Any, spread: Callable[[np.ndarray], Any]) -> Any:
+        """Return the values scaled; ``spread`` makes of a number a column one for each value."""
+        if self.inverse:
+            values = values if self.scale is None else values * spread(self.scale)
+            return values if self.center is None else values + spread(self.center)
         if self.fill is not None:
             xp = array_namespace(values)
             values = xp.where(xp.isnan(values), spread(self.fill), values)
@@ -49,25 +51,10 @@ class Forward:
         return values if self.scale is None else values / spread(self.scale)
 
 
-@dataclass(frozen=True, eq=False)
-class Backward:
-    """``x * scale + center``."""
-
-    center: np.ndarray | None
-    scale: np.ndarray | None
-
-    def is_needed(self, X: Any) -> bool:
-        return self.scale is not None
-
-    def __call__(self, values: Any, spread: Spread) -> Any:
-        values = values if self.scale is None else values * spread(self.scale)
-        return values if self.center is None else values + spread(self.center)
-
-
 class Preprocessed(Derived):
     """Rows that are filled and scaled, or brought back, as they are read."""
 
-    def __init__(self, X: RowBlocked, f: Forward | Backward) -> None:
+    def __init__(self, X: RowBlocked, f: Scaling) -> None:
         super().__init__(X, X.shape)
         self._f = f
         #: the names of the columns, if the data has any
@@ -89,7 +76,7 @@ class Preprocessed(Derived):
         return np.asarray(to_numpy(self.todense()), dtype=dtype)
 
 
-def apply(f: Forward | Backward, X: Any) -> Any:
+def apply(f: Scaling, X: Any) -> Any:
     """Return f of X, computed in float64, in X's precision; X itself if it would not change.
 
     An operator becomes an operator that applies f to the blocks as they are read.
@@ -110,7 +97,7 @@ def apply(f: Forward | Backward, X: Any) -> Any:
     return _apply_sparse(f, X) if sp.issparse(X) else _apply_dense(f, X)
 
 
-def _apply_dense(f: Forward | Backward, X: Any) -> Any:
+def _apply_dense(f: Scaling, X: Any) -> Any:
     xp = array_namespace(X)
     out = xp.empty_like(X)
 
@@ -125,7 +112,7 @@ def _apply_dense(f: Forward | Backward, X: Any) -> Any:
     return out
 
 
-def _apply_sparse(f: Forward | Backward, S: Any) -> Any:
+def _apply_sparse(f: Scaling, S: Any) -> Any:
     out = S.copy()
     out.sum_duplicates()  # a number stored in parts is changed as a whole
     columns = out.indices
