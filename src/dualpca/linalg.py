@@ -35,6 +35,7 @@ __all__ = [
     "on_gpu",
     "orthonormalize",
     "over_blocks",
+    "power_of_two",
     "residual",
     "right_singular",
     "sampled_rows",
@@ -103,6 +104,14 @@ def _wide_sum(A: Array) -> Any:
 def largest(A: Array) -> float:
     """The largest entry."""
     return max(over_blocks(A, lambda i, block: float(array_namespace(block).max(block))))
+
+
+def power_of_two(sizes: Any) -> Any:
+    """Return the largest power of two up to each size; 1/2 for 0 and what is not finite.
+
+    Dividing by it rounds nothing, and brings numbers of that size near 1, where squares are safe.
+    """
+    return np.ldexp(0.5, np.frexp(np.where(np.isfinite(sizes), sizes, 0.0))[1])
 
 
 def host_sample(A: Array) -> np.ndarray:

@@ -210,10 +210,11 @@ def test_linear_kernel_is_pca(solver, shape, center):
     for A in (X, fresh):
         expected = pca.transform(A)
         assert_allclose(aligned(kpca.transform(A), expected), expected, atol=1e-6)
-    N = shape[0]
     assert_allclose(kpca.eigenvalues_, pca.singular_values_**2, rtol=1e-6)
-    assert_allclose(kpca.explained_variance_ * N, pca.explained_variance_ * (N - 1), rtol=1e-6)
+    assert_allclose(kpca.explained_variance_, pca.explained_variance_, rtol=1e-6)
     assert_allclose(kpca.explained_variance_ratio_, pca.explained_variance_ratio_, rtol=1e-6)
+    for name in ("n_components_", "n_samples_", "n_features_in_"):
+        assert getattr(kpca, name) == getattr(pca, name), name
 
 
 @pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_array, sp.csr_matrix])

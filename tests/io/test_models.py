@@ -430,7 +430,7 @@ def test_the_header_and_notes(tmp_path):
     header = read_header(tmp_path / "model")
     assert header["notes"] == notes
     assert header["format"] == "dualpca model"
-    assert header["version"] == 1
+    assert header["version"] == 2
     assert header["dualpca"] == dualpca.__version__
     assert header["class"] == "RobustPCA"
     assert header["model"]["params"]["loss"] == "geman_mcclure"
@@ -585,7 +585,7 @@ def forged(path, change=None, tensors=None, text=None):
     if text is None:
         encoder = Encoder()
         tree = encoder.model(PCA(1).fit(rows(d=3)))
-        header = {"format": "dualpca model", "version": 1, "dualpca": dualpca.__version__}
+        header = {"format": "dualpca model", "version": 2, "dualpca": dualpca.__version__}
         header |= {"class": "PCA", "notes": {}, "model": tree}
         tensors = encoder.tensors if tensors is None else tensors
         change(header)
@@ -621,7 +621,7 @@ def test_a_future_version_asks_for_an_upgrade(tmp_path):
     path = forged(tmp_path / "model", lambda h: h.update(version=7, model="quite another"))
     for read in (load, read_header):
         with pytest.raises(
-            ModelFileError, match="in format 7; this dualpca reads up to 1: upgrade dualpca"
+            ModelFileError, match="in format 7; this dualpca reads up to 2: upgrade dualpca"
         ):
             read(path)
 
@@ -864,6 +864,15 @@ def test_files_of_version_1(path):
             )
 
 
+@pytest.mark.parametrize("path", sorted(DATA.glob("v1_kernel*.safetensors")), ids=lambda p: p.stem)
+def test_kernel_pca_of_version_1_divides_by_one_less(path):
+    model = load(path)
+    N = model.n_samples_
+    assert len(getattr(model, "X_fit_", np.empty(N))) == N
+    assert model.n_components_ == len(model.eigenvalues_)
+    np.testing.assert_allclose(model.explained_variance_, model.eigenvalues_ / (N - 1), rtol=1e-12)
+
+
 def test_there_is_a_file_of_version_1_for_each_class():
     classes = {read_header(path)["class"] for path in DATA.glob("v1_*.safetensors")}
     assert classes == {*dualpca.estimators.__all__, "Pipeline"}
@@ -885,7 +894,7 @@ def test_shapes_are_not_multiplied_before_they_are_looked_at(shape, tmp_path):
 
 
 def test_a_key_that_is_there_twice_is_refused(tmp_path):
-    header = {"format": "dualpca model", "version": 1, "dualpca": dualpca.__version__}
+    header = {"format": "dualpca model", "version": 2, "dualpca": dualpca.__version__}
     header |= {"class": "PCA", "notes": {}, "model": Encoder().model(PCA())}
     text = json.dumps(header).replace('"notes": {}', '"notes": {}, "notes": {"a": 1}')
     with pytest.raises(ModelFileError, match="key twice"):

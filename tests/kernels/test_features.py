@@ -11,16 +11,15 @@ from sklearn.svm import SVC
 
 from dualpca.kernels import features as module
 from dualpca.kernels import pairwise as _pairwise
+from dualpca.kernels.bandwidth import median_gamma, scale_gamma
 from dualpca.kernels.features import (
     Nystroem,
     RandomFourier,
     choose_landmarks,
     feature_operator,
-    median_gamma,
     nystroem,
     pairwise,
     random_fourier,
-    scale_gamma,
 )
 from dualpca.operators import Matrix
 from dualpca.operators import block_ops as _blocks

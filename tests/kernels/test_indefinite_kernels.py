@@ -144,7 +144,7 @@ def test_ends_of_a_spectrum(N, s):
     ends = _definite.ends_of_spectrum(Kernel.from_matrix(K).T, V, 0)
     assert theta[-1] - 1e-12 <= ends.least <= 0.97 * theta[-1]
     assert 0.9 * theta[0] <= ends.largest <= theta[0] + 1e-12
-    assert ends.asked == pytest.approx(theta[s - 1] if s else 0)
+    assert ends.of_components == pytest.approx(theta[s - 1] if s else 0)
 
 
 # Kernels by name.

@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
+from types import MethodType
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+from sklearn.exceptions import NotFittedError
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..kernels.features import choose_landmarks, median_gamma, nystroem, random_fourier, scale_gamma
-from ..kernels.pairwise import far_origin, pairwise
+from ..kernels.bandwidth import bandwidth
+from ..kernels.features import LANDMARKS, landmark_rows, nystroem, random_fourier
+from ..kernels.pairwise import (
+    KERNELS,
+    check_kernel_matrix,
+    kernel_diagonal,
+    origin_near_rows,
+    pairwise,
+    row_operator,
+    row_slices,
+)
 from ..linalg import to_numpy
 from ..operators import Kernel, Operator, Selected, as_operator, is_streamed
-from ..operators.block_ops import as_float, block_rows
 from ..operators.centering import shifted
-from ..operators.row_blocks import RowBlocked
 from ._base import check_energy, checked_weights, validated
 from ._fit_context import FitContext
-
-KERNELS = {
-    "linear",
-    "poly",
-    "polynomial",
-    "rbf",
-    "laplacian",
-    "sigmoid",
-    "cosine",
-    "chi2",
-    "additive_chi2",
-    "precomputed",
-}
+from .pca import PCA
 
 #: Up to this many bytes K is held in memory; beyond it, its blocks are computed in each pass.
 KERNEL_BYTES = 2 * 2**30
@@ -40,11 +39,8 @@ KERNEL_BYTES = 2 * 2**30
 #: Kernels between new and training rows are computed in blocks of about this many bytes.
 CHUNK_BYTES = 2**25
 
-#: How landmarks may be chosen.
-LANDMARKS = ("uniform", "kmeans++", "leverage")
-
 KERNEL_CONSTRAINTS: dict[str, Any] = {
-    "kernel": [StrOptions(KERNELS), callable],
+    "kernel": [StrOptions(set(KERNELS)), callable],
     "gamma": [Interval(Real, 0, None, closed="left"), StrOptions({"median", "scale"}), None],
     "degree": [Interval(Real, 0, None, closed="left")],
     "coef0": [Interval(Real, None, None, closed="neither")],
@@ -59,7 +55,7 @@ KERNEL_CONSTRAINTS: dict[str, Any] = {
 
 
 class KernelMixin(FitContext):
-    """What the kernel parameters of an estimator mean."""
+    """What the kernel parameters of KernelPCA and RobustKernelPCA mean."""
 
     kernel: Any
     gamma: Any
@@ -73,154 +69,157 @@ class KernelMixin(FitContext):
     n_jobs: int | None
     center: Any
     gamma_: float
-    #: what is subtracted from rows far from 0, as in :func:`far_origin`
-    _origin: np.ndarray | None
+    n_components_: int
+    #: a row near the rows, which kernels subtract from them if they lie far from 0
+    _kernel_shift: np.ndarray | None
 
     def _kernel_rows(self, X: Any, *, reset: bool, rows: int = 1) -> Any:
-        """X checked; for a precomputed kernel a square matrix at ``fit``."""
-        precomputed = self.kernel == "precomputed"
-        mapped = isinstance(X, np.ndarray)  # memory maps are sliced by rows as arrays are
-        streamed = isinstance(X, RowBlocked) or (is_streamed(X) and not mapped)
-        if streamed and self.approximation is None:
+        """Return X checked: rows, or at ``fit`` with a precomputed kernel a square matrix."""
+        precomputed, exact = self.kernel == "precomputed", self.approximation is None
+        in_memory = isinstance(X, np.ndarray) or not (isinstance(X, Operator) or is_streamed(X))
+        if exact and not in_memory:
             raise ValueError(
                 f"{type(self).__name__} with approximation=None takes kernels between all pairs of rows "
                 "and needs X in memory; use approximation='nystroem', which any kernel has, or 'rff'"
             )
-        options: dict[str, Any] = {"sparse": not precomputed, "rows": rows, "only_numpy": True}
-        with np.errstate(over="ignore", invalid="ignore"):  # sums of the largest numbers
-            X = validated(self, X, reset=reset, streamed=self.approximation is not None, **options)
-        if precomputed and reset and X.shape[0] != X.shape[1]:
-            raise ValueError(
-                f"kernel='precomputed' expects a square kernel matrix, got shape {X.shape}"
-            )
-        if precomputed and reset:
-            _check_symmetric(X)
-        if precomputed and self.approximation is not None:
+        if precomputed and not exact:
             raise ValueError(
                 f"approximation={self.approximation!r} computes kernels with some rows only; give the "
                 "rows and kernel='rbf' or a function instead of kernel='precomputed'"
             )
+        options = {"only_numpy": True, "sparse": not precomputed, "streamed": not exact}
+        X = validated(self, X, reset=reset, rows=rows, **options)
+        if precomputed and reset:
+            check_kernel_matrix(X)
         return X
 
     def _counted(self, X: Any, sample_weight: Any) -> tuple[Any, Any, np.ndarray | None]:
-        """The rows of positive weight; the weights of all; and which rows count, None where all do."""
-        operator = as_operator(X)
-        assert isinstance(operator, RowBlocked)
+        """Return the rows of positive weight, all weights, and which rows count (None if all do)."""
+        if sample_weight is None:
+            return X, None, None
+        operator = row_operator(X)
         weights = checked_weights(sample_weight, operator)
-        present = None if weights is None else to_numpy(weights > 0)
-        if present is None or present.all():
+        present = to_numpy(weights > 0)
+        if present.all():
             return X, weights, None
         return Selected(operator, present), weights, present
 
-    def _kernel(self, X: Any, Y: Any) -> np.ndarray:
-        """``k(X, Y)`` of rows, about their origin."""
-        return self._kernel_about_origin()(X, Y)
-
-    def _kernel_about_origin(self) -> Callable[..., np.ndarray]:
-        """The same function without the estimator, whose fitted rows stay where they are."""
-        origin = getattr(self, "_origin", None)
-        return partial(self._kernel_function(), **({} if origin is None else {"origin": origin}))
-
-    def _kernel_function(self) -> Callable[..., np.ndarray]:
-        """``k(X, Y)``, which holds the parameters and nothing that was fitted."""
-        if callable(self.kernel):
-            params = self.kernel_params or {}
-        else:
-            params = {"gamma": self.gamma_, "degree": self.degree, "coef0": self.coef0}
-        return partial(pairwise, metric=self.kernel, n_jobs=self.n_jobs, **params)
-
-    def _look_at(self, X: Any, rng: np.random.Generator) -> None:
-        """What the kernel needs to know of the rows: where they lie, and ``gamma_``."""
+    def _fit_kernel_parameters(self, X: Any, rng: np.random.Generator) -> None:
+        """Learn from the rows where they lie, and ``gamma_``."""
         kernel = self.kernel if isinstance(self.kernel, str) else "a function"
-        # Centring takes away what a shift changes in the linear kernel; in that of differences nothing.
-        still = kernel == "rbf" or (kernel == "linear" and bool(self.center))
-        self._origin = far_origin(X) if still else None
+        # The RBF kernel depends on differences only, and so does the linear one after centring.
+        shiftable = kernel == "rbf" or (kernel == "linear" and bool(self.center))
+        self._kernel_shift = origin_near_rows(X) if shiftable else None
         if kernel in ("linear", "poly", "polynomial", "sigmoid"):
             with np.errstate(over="ignore"):
-                rows = self._linear_operator(X)
+                rows = self._shifted(X)
                 energy = rows.energy()
             check_energy(energy, rows)
-        self._set_gamma(X, rng)
+        self.gamma_ = bandwidth(self.gamma, X, rng)
 
-    def _linear_operator(self, X: Any) -> Operator:
-        operator = as_operator(X)
-        assert isinstance(operator, RowBlocked)
-        return operator if self._origin is None else shifted(operator, self._origin)
+    def _shifted(self, X: Any) -> Operator:
+        origin = self._kernel_shift
+        return as_operator(X) if origin is None else shifted(row_operator(X), origin)
 
-    def _set_gamma(self, X: Any, rng: np.random.Generator) -> None:
-        if self.gamma is None:
-            self.gamma_ = 1 / X.shape[1]
-        elif isinstance(self.gamma, str):
-            self.gamma_ = median_gamma(X, rng) if self.gamma == "median" else scale_gamma(X)
+    def _kernel_function(self, *, shift: bool = True) -> Callable[..., np.ndarray]:
+        """Return ``k(X, Y)``, which holds parameters and not the estimator with its training rows."""
+        if callable(self.kernel):
+            params = dict(self.kernel_params or {})
         else:
-            self.gamma_ = self.gamma
+            params = {"gamma": self.gamma_, "degree": self.degree, "coef0": self.coef0}
+        if shift and self._kernel_shift is not None:
+            params["origin"] = self._kernel_shift
+        return partial(pairwise, metric=self.kernel, n_jobs=self.n_jobs, **params)
+
+    def _kernel(self, X: Any, Y: Any) -> np.ndarray:
+        return self._kernel_function()(X, Y)
 
     def _kernel_operator(self, X: Any) -> Kernel:
+        """Return K, held in memory where it is small enough."""
         if self.kernel == "precomputed":
             return Kernel.from_matrix(X)
         if self.kernel == "linear":
-            return Kernel.linear(self._linear_operator(X))
+            return Kernel.linear(self._shifted(X))
         if X.shape[0] ** 2 * X.dtype.itemsize <= KERNEL_BYTES:
             return Kernel.from_matrix(self._kernel(X, X))
-        return Kernel.from_function(self._kernel, X)
+        return Kernel.from_function(self._kernel_function(), X)
 
-    def _diagonal(self, X: Any) -> np.ndarray:
-        """``k(x, x)`` for each row."""
-        kernel = self._kernel_about_origin()
-        one = isinstance(self.kernel, str) and self.kernel in ("rbf", "laplacian")
-
-        def diagonal(rows: slice, X: Any) -> np.ndarray:
-            if one:
-                return np.ones(X.shape[0], dtype=X.dtype)
-            chunks = (X[i : i + 64] for i in range(0, X.shape[0], 64))
-            return np.concatenate([np.diagonal(kernel(some, some)) for some in chunks])
-
-        return X.map_rows(diagonal) if isinstance(X, RowBlocked) else diagonal(slice(None), X)
+    def _diagonal(self, X: Any) -> Any:
+        """Return ``k(x, x)`` for each row."""
+        if isinstance(self.kernel, str) and self.kernel in ("rbf", "laplacian"):
+            return row_operator(X).map_rows(lambda rows, A: np.ones(A.shape[0], dtype=A.dtype))
+        return kernel_diagonal(self._kernel_function(), X)
 
     def _in_chunks(self, X: Any, columns: int) -> list[slice]:
-        """Slices of X whose kernels with ``columns`` rows take about CHUNK_BYTES."""
-        step = max(1, CHUNK_BYTES // (8 * max(columns, 1)))
-        return [slice(i, min(i + step, X.shape[0])) for i in range(0, X.shape[0], step)]
+        """Return slices of X whose kernels with ``columns`` rows take about CHUNK_BYTES."""
+        return row_slices(X.shape[0], max(1, CHUNK_BYTES // (8 * max(columns, 1))))
 
     def _feature_map(self, X: Any, rng: np.random.Generator) -> Any:
-        """phi with ``phi(x)^T phi(y)`` near ``k(x, y)``."""
+        """Return phi with ``phi(x)^T phi(y)`` near ``k(x, y)``."""
         if self.approximation == "nystroem":
-            rows = self._landmark_rows(X, rng)
-            some = np.arange(rows.shape[0])
-            return nystroem(rows, self._kernel_function(), some, self._origin)
+            given, kernel = self.landmarks, self._kernel_function()
+            Z = landmark_rows(row_operator(X), given, self.n_landmarks, rng, kernel)
+            plain = self._kernel_function(shift=False)
+            return nystroem(Z, plain, slice(None), self._kernel_shift)
         if self.kernel != "rbf":
             raise ValueError(
                 f"approximation={self.approximation!r} is for kernel='rbf', not {self.kernel!r}; use "
                 "approximation='nystroem', which takes any kernel"
             )
-        orthogonal = self.approximation == "orf"
-        phi = random_fourier(
-            X.shape[1], self.n_random_features, self.gamma_, rng, orthogonal=orthogonal
-        )
-        return replace(phi, origin=self._origin)
+        size, orthogonal = self.n_random_features, self.approximation == "orf"
+        phi = random_fourier(X.shape[1], size, self.gamma_, rng, orthogonal=orthogonal)
+        return replace(phi, origin=self._kernel_shift)
 
-    def _landmark_rows(self, X: Any, rng: np.random.Generator) -> Any:
-        if not isinstance(self.landmarks, str):
-            dtype = X.dtype if isinstance(X, RowBlocked) else as_float(X[:0]).dtype
-            given = np.asarray(self.landmarks, dtype=dtype)
-            if given.ndim != 2 or given.shape[1] != X.shape[1] or not np.isfinite(given).all():
-                raise ValueError(
-                    f"landmarks has shape {given.shape}; give finite rows with {X.shape[1]} features, or "
-                    f"one of {', '.join(map(repr, LANDMARKS))}"
-                )
-            return given
-        chosen = choose_landmarks(X, self.n_landmarks, self.landmarks, rng, kernel=self._kernel)
-        return X.take(chosen) if isinstance(X, RowBlocked) else X[chosen]
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.sparse = self.kernel != "precomputed"
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
 
 
-def _check_symmetric(K: np.ndarray) -> None:
-    """Refuse a kernel matrix that differs from its transpose by more than rounding, by blocks."""
-    step = block_rows(K.shape[0], K.itemsize)
-    blocks = [slice(i, i + step) for i in range(0, K.shape[0], step)]
-    apart = max(float(np.abs(K[r] - K[:, r].T).max()) for r in blocks)
-    size = max(float(np.abs(K[r]).max()) for r in blocks)
-    if apart > (1e-3 if K.dtype == np.float32 else 1e-6) * size:
+class needs_inverse:  # noqa: N801
+    """A method of models with ``fit_inverse_transform=True``; others raise an error with the remedy.
+
+    NotFittedError, which scikit-learn raises too, is an AttributeError: ``hasattr`` says no.
+    """
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self.method, self.__doc__ = method, method.__doc__
+
+    def __get__(self, model: Any, owner: Any = None) -> Any:
+        if model is not None and not model.fit_inverse_transform:
+            raise NotFittedError(
+                f"{owner.__name__} was given fit_inverse_transform=False, and has no way back from "
+                "scores to rows; set fit_inverse_transform=True and fit dense rows again"
+            )
+        return self.method if model is None else MethodType(self.method, model)
+
+
+def check_inverse(model: Any, X: Any) -> None:
+    """Refuse data and parameters from whose scores there is no way back."""
+    if not model.fit_inverse_transform:
+        return
+    if model.kernel == "precomputed" or sp.issparse(X) or getattr(X, "sparse", False):
+        kind = "a precomputed kernel" if model.kernel == "precomputed" else "sparse data"
+        raise ValueError(f"fit_inverse_transform=True needs dense rows to return to, not {kind}")
+    exact = model.approximation in (None, "nystroem")
+    if model.inverse == "fixed_point" and not (model.kernel == "rbf" and exact):
         raise ValueError(
-            f"kernel='precomputed' expects a symmetric matrix, and X differs from X.T by {apart:.1e}; "
-            "give (X + X.T) / 2, or the rows and a kernel"
+            "inverse='fixed_point' is for kernel='rbf', exact or by 'nystroem'; use inverse='ridge' "
+            f"with kernel={model.kernel!r} and approximation={model.approximation!r}"
         )
+
+
+def truncated(pca: PCA, n: int) -> PCA:
+    """Return a copy of a fitted PCA with its first n components."""
+    pca = copy(pca)
+    pca.n_components_, pca.components_ = n, pca.components_[:n]
+    pca.singular_values_ = pca.singular_values_[:n]
+    pca.explained_variance_ = pca.explained_variance_[:n]
+    pca.explained_variance_ratio_ = pca.explained_variance_ratio_[:n]
+    return pca

@@ -8,28 +8,76 @@ import numpy as np
 from array_api_compat import is_array_api_obj, is_numpy_array
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils._param_validation import StrOptions
+from sklearn.utils._set_output import _wrap_data_with_container
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from ..operators import Operator, as_operator, is_streamed
-from ..operators.block_ops import GRAM_FACTOR, as_float
+from ..operators.block_ops import as_float
 from ..operators.readable import check_readable
 from ..operators.row_blocks import RowBlocked
-from ..preprocessing.columns import describe, medians, named, refuse
-from ..preprocessing.scaling import Backward, Forward, OutputMixin, apply
+from ..preprocessing.columns import check_cells, column_name, medians, summarize
+from ..preprocessing.scaling import Scaling, apply
 from ._base import _check_shape, _streamed, check_names
 from ._fit_context import restored_on_error
 from ._save import SaveMixin
 
 __all__ = ["Preprocessor"]
 
-#: Medians of data that is not in memory are those of a sample of so many rows, or so many numbers.
+#: Medians of data that is not in memory are those of a sample of this many rows, or numbers.
 SAMPLE_ROWS, SAMPLE_NUMBERS = 100_000, 2**25
 
+#: How scikit-learn checks data that may have missing cells.
+CHECKS = {
+    "accept_sparse": ["csr", "csc"],
+    "dtype": [np.float64, np.float32],
+    "ensure_all_finite": False,
+}
 
-class Preprocessor(OutputMixin, SaveMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Fill missing cells and bring columns to one scale: what comes before PCA.
 
-    Cells that are NaN become the median of their column; then ``(x - center_) / scale_``. What is
+class _Transform:
+    """``transform`` as a table if ``set_output`` asks for one, except of an operator.
+
+    scikit-learn wraps the methods that a transformer defines itself, which would read an operator into
+    a table; it leaves inherited methods alone.
+    """
+
+    def transform(self, X: Any) -> Any:
+        """Return the rows, filled and scaled.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
+
+        Returns
+        -------
+        X : array or sparse matrix of the same shape and kind, or what ``set_output`` asks for
+            An operator for data that is not in memory, whatever ``set_output`` says; NaN and
+            infinity there are found as blocks are read.
+        """
+        rows = self._transform(X)  # type: ignore[attr-defined]
+        if isinstance(rows, Operator):
+            return rows
+        return _wrap_data_with_container("transform", rows, X, self)
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Return ``fit(X).transform(X)``.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
+        y : ignored
+
+        Returns
+        -------
+        X : as of ``transform``
+        """
+        return self.fit(X, y).transform(X)  # type: ignore[attr-defined]
+
+
+class Preprocessor(_Transform, SaveMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Fill missing cells and bring columns to one scale, before PCA.
+
+    Cells that are NaN become the median of their column; then ``(x - center_) / scale_``. Data that is
     not in memory (memory maps, zarr, HDF5, Parquet and Arrow, dask, operators) becomes an operator
     that does so block by block as it is read.
 
@@ -38,8 +86,8 @@ class Preprocessor(OutputMixin, SaveMixin, OneToOneFeatureMixin, TransformerMixi
     scaling : {"none", "standard", "robust"}
         "standard" takes the mean and the standard deviation (that of n, not n - 1), "robust" the
         median and 1.4826 MAD of the observed cells of each column. Sparse data is scaled but not
-        centred. Columns without spread have the scale 1. Where more than half of a column is equal,
-        so that its MAD is 0, "robust" takes 1.2533 times the mean absolute deviation from the median.
+        centred. Columns without spread have the scale 1. If more than half of a column is equal, so
+        that its MAD is 0, "robust" takes 1.2533 times the mean absolute deviation from the median.
     missing : {"refuse", "impute"}
         Whether NaN is an error, which tells how many there are and where, or is filled. Infinite
         values are always refused.
@@ -47,23 +95,23 @@ class Preprocessor(OutputMixin, SaveMixin, OneToOneFeatureMixin, TransformerMixi
     Attributes
     ----------
     fill_ : array of shape (n_features,) or None
-        The medians that missing cells become; None where ``missing="refuse"``.
+        The medians that missing cells become; None for ``missing="refuse"``.
     center_ : array of shape (n_features,) or None
-        What is subtracted; None for sparse data and for ``scaling="none"``.
+        The numbers that are subtracted; None for sparse data and for ``scaling="none"``.
     scale_ : array of shape (n_features,) or None
-        What is divided by; None for ``scaling="none"``.
+        The numbers that are divided by; None for ``scaling="none"``.
     n_filled_ : int
         The cells of the training data that were missing.
     n_features_in_ : int
     feature_names_in_ : array of shape (n_features,)
-        Where the columns have names.
+        The names of the columns, if they have any.
 
     Notes
     -----
     Fitted attributes are float64 arrays of numpy whatever the data is; float32 data is scaled in
-    float64 and comes back as float32. Of data that is not in memory, medians and MADs are those of a
-    sample of 100,000 rows, the same at each fit (fewer with more than 335 columns: 256 MB). Where
-    there is nothing to do, ``transform`` returns the data itself.
+    float64 and comes back as float32. Medians and MADs of data that is not in memory are those of a
+    sample of 100,000 rows, the same at each fit (fewer with more than 335 columns: 256 MB).
+    ``transform`` returns the data itself if nothing would change.
 
     Examples
     --------
@@ -101,56 +149,52 @@ class Preprocessor(OutputMixin, SaveMixin, OneToOneFeatureMixin, TransformerMixi
         self
         """
         with restored_on_error(self):
-            return self._fitted(X)
+            self._validate_params()
+            self._fit(self._checked(X, reset=True))
+        return self
 
-    def _fitted(self, X: Any) -> Preprocessor:
-        self._validate_params()
-        X = self._checked(X, reset=True)
+    def _fit(self, X: Any) -> None:
         operator = as_operator(X)
         assert isinstance(operator, RowBlocked)
         names = getattr(self, "feature_names_in_", None)
-        parts = operator.sum_blocks(lambda rows, block: ([describe(block)],), GRAM_FACTOR)[0]
-        found = parts[0]
-        for part in parts[1:]:
-            found = found + part
-        refuse(found, names, self.missing)
+        summary = summarize(operator)
+        check_cells(summary, names, self.missing)
         eps = float(np.finfo("float32" if "float32" in str(operator.dtype) else "float64").eps)
-        middle = scale = None
+        median = scale = None
         if self.missing == "impute" or self.scaling == "robust":
-            middle, scale = medians(_sample(operator) if isinstance(X, Operator) else X, eps)
-            empty = np.flatnonzero(np.isnan(middle))
+            median, scale = medians(_sample(operator) if isinstance(X, Operator) else X, eps)
+            empty = np.flatnonzero(np.isnan(median))
             if len(empty):
-                told = ", ".join(named(j, names) for j in empty[:5])
                 raise ValueError(
-                    f"{len(empty)} columns of X have no value but NaN: {told}; drop them before fitting"
+                    f"{len(empty)} columns of X have no value but NaN: "
+                    f"{', '.join(column_name(j, names) for j in empty[:5])}; drop them before fitting"
                 )
-        center = middle
+        center = median
         if self.scaling == "standard":
-            center, scale = found.mean, found.deviations(eps)
+            center, scale = summary.mean, summary.deviations(eps)
         if center is not None:
             sound = np.isfinite(center)
             if self.scaling != "none" and scale is not None:
                 with np.errstate(over="ignore"):
-                    sound &= np.isfinite(scale) & np.isfinite(found.high - found.low)
+                    sound &= np.isfinite(scale) & np.isfinite(summary.high - summary.low)
             if not sound.all():
                 raise ValueError(
-                    f"the numbers of {named(int(np.argmin(sound)), names)} are too large for float64 to "
-                    "hold their differences; divide X by its largest magnitude"
+                    f"the numbers of {column_name(int(np.argmin(sound)), names)} are too large for "
+                    "float64 to hold their differences; divide X by its largest magnitude"
                 )
-        self.fill_ = middle if self.missing == "impute" else None
+        self.fill_ = median if self.missing == "impute" else None
         self.center_ = None if self.scaling == "none" or operator.sparse else center
         self.scale_ = None if self.scaling == "none" else scale
-        self.n_filled_ = int(found.missing.sum())
-        return self
+        self.n_filled_ = int(summary.missing.sum())
 
     def _transform(self, X: Any) -> Any:
         check_is_fitted(self, "n_filled_")
         X = self._checked(X, reset=False)
         names = getattr(self, "feature_names_in_", None)
-        return apply(Forward(self.fill_, self.center_, self.scale_, names, self.missing), X)
+        return apply(Scaling(self.fill_, self.center_, self.scale_, names, self.missing), X)
 
     def inverse_transform(self, X: Any) -> Any:
-        """Rows in the units of the data; cells that were filled stay so.
+        """Return rows in the units of the data; cells that were filled stay so.
 
         Parameters
         ----------
@@ -163,12 +207,7 @@ class Preprocessor(OutputMixin, SaveMixin, OneToOneFeatureMixin, TransformerMixi
         check_is_fitted(self, "n_filled_")
         check_readable(X)
         if not is_array_api_obj(X) and not isinstance(X, Operator):
-            X = check_array(
-                X,
-                accept_sparse=["csr", "csc"],
-                dtype=[np.float64, np.float32],
-                ensure_all_finite=False,
-            )
+            X = check_array(X, **CHECKS)
         _check_shape(X, 0)
         if X.shape[1] != self.n_features_in_:
             raise ValueError(
@@ -176,10 +215,10 @@ class Preprocessor(OutputMixin, SaveMixin, OneToOneFeatureMixin, TransformerMixi
                 "each feature"
             )
         X = as_operator(X) if is_streamed(X) else X
-        return apply(Backward(self.center_, self.scale_), X)
+        return apply(Scaling(None, self.center_, self.scale_, inverse=True), X)
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
-        """X as floats with any NaN, of its own kind; its operator where it is not in memory."""
+        """Return X as floats of its own kind, NaN included; its operator if it is not in memory."""
         check_readable(X)
         if isinstance(X, RowBlocked) or is_streamed(X):
             operator = as_operator(X)
@@ -196,14 +235,7 @@ class Preprocessor(OutputMixin, SaveMixin, OneToOneFeatureMixin, TransformerMixi
             _check_shape(X, 1)
             validate_data(self, X, reset=reset, skip_check_array=True)
             return as_float(X)
-        return validate_data(
-            self,
-            X,
-            reset=reset,
-            accept_sparse=["csr", "csc"],
-            dtype=[np.float64, np.float32],
-            ensure_all_finite=False,
-        )
+        return validate_data(self, X, reset=reset, **CHECKS)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -214,7 +246,7 @@ class Preprocessor(OutputMixin, SaveMixin, OneToOneFeatureMixin, TransformerMixi
 
 
 def _sample(X: RowBlocked) -> Any:
-    """Rows in memory to take medians of."""
+    """Return rows in memory to take medians of."""
     N, d = X.shape
     count = min(N, SAMPLE_ROWS, max(1000, SAMPLE_NUMBERS // d))
     return X.take(np.sort(np.random.default_rng(0).choice(N, count, replace=False)))

@@ -173,7 +173,7 @@ class RobustKernelPCA(
         X = self._kernel_rows(X, reset=True, rows=2)
         rows, weights, present = self._counted(X, sample_weight)
         rng = np.random.default_rng(seed(self.random_state))
-        self._look_at(rows, rng)
+        self._fit_kernel_parameters(rows, rng)
         if self.approximation is None:
             self._fit_exact(X, weights, rng)
         else:
@@ -337,14 +337,3 @@ class RobustKernelPCA(
             parts.append((score_distances(T, self.explained_variance_), apart(norms, T, sizes)))
         score, orthogonal = zip(*parts, strict=True)
         return np.concatenate(score), np.concatenate(orthogonal)
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.n_components_
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = self.kernel != "precomputed"
-        tags.input_tags.pairwise = self.kernel == "precomputed"
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags

@@ -17,8 +17,8 @@ from array_api_compat import is_array_api_obj
 from sklearn.pipeline import Pipeline
 
 from .. import estimators, losses, solvers
-from ..estimators._kernels import KERNELS
 from ..kernels.features import Nystroem, RandomFourier, pairwise
+from ..kernels.pairwise import KERNELS
 from ..linalg import to_numpy
 from ..linear.incremental import Sums
 from .fitted import JOBS, check_compressed

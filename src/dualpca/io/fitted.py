@@ -66,6 +66,38 @@ def estimators(model: Any) -> Iterator[Any]:
             yield step
 
 
+#: The attributes of version-1 files that have other names now.
+RENAMED = {"_origin": "_kernel_shift", "_near": "_start_rows"}
+
+
+def upgrade_version_1(model: Any) -> None:
+    """Give a model from a version-1 file the attributes that version 2 has."""
+    for estimator in estimators(model):
+        fitted = vars(estimator)
+        for old, new in RENAMED.items():
+            if old in fitted:
+                fitted[new] = fitted.pop(old)
+        if hasattr(estimator, "kernel"):
+            fitted.setdefault("_kernel_shift", None)
+        if type(estimator).__name__ == "KernelPCA":
+            theta, variance = fitted["eigenvalues_"], fitted["explained_variance_"]
+            with np.errstate(
+                all="ignore"
+            ):  # a variance was theta / n; check_fitted judges the others
+                n = np.divide(theta[0], variance[0])
+                fitted["explained_variance_"] = variance * (n / (n - 1) if n > 1 else 1.0)
+            fitted["n_components_"] = len(theta)
+            if "eigenvectors_" not in fitted:
+                fitted["n_samples_"] = fitted["pca_"].n_samples_
+                continue
+            A, mean = fitted["_coefficients"], fitted.pop("_row_mean", None)
+            if mean is not None:  # scores were K A - K share sum(A) - offset
+                A = fitted["_coefficients"] = A - fitted["_share"][:, None] * A.sum(axis=0)
+                del fitted["_all_mean"]
+            fitted["_offset"] = np.zeros_like(theta) if mean is None else mean @ A
+            fitted["n_samples_"] = len(fitted["eigenvectors_"])
+
+
 def check_parameters(model: Any) -> None:
     """A ValueError where parameters of a fitted model are out of range."""
     for estimator in estimators(model):

@@ -203,7 +203,7 @@ def _transform(graph: _Graph, step: Any, X: str) -> str:
     if isinstance(step, ScoresMixin):
         return _affine(graph, step, X, graph.dtype)
     wide = graph.cast(X, "float64")
-    origin = getattr(step, "_origin", None)  # models of older files have none
+    origin = step._kernel_shift
     if origin is not None:
         wide = graph.add("Sub", wide, graph.constant(origin, float))
     if step.approximation is not None:
@@ -212,14 +212,9 @@ def _transform(graph: _Graph, step: Any, X: str) -> str:
     if isinstance(step, RobustKernelPCA):
         A, offset = step.dual_coef_.astype(float), step._offset
     else:
-        A, offset = step._coefficients.astype(float), None
-        if step.center:
-            total = A.sum(axis=0)
-            offset = step._row_mean @ A - step._all_mean * total
-            A = A - step._share[:, None] * total
+        A, offset = step._coefficients.astype(float), step._offset
     scores = graph.add("MatMul", K, graph.constant(A, "float64"))
-    if offset is not None:
-        scores = graph.add("Sub", scores, graph.constant(offset, "float64"))
+    scores = graph.add("Sub", scores, graph.constant(offset, "float64"))
     return graph.cast(scores, graph.dtype)
 
 
@@ -278,7 +273,7 @@ def _features(graph: _Graph, step: Any, X: str) -> str:
 def _kernel(graph: _Graph, step: Any, X: str, Y: Any) -> str:
     """``k(X, Y)`` in float64."""
     Y = (Y if sp.issparse(Y) else np.asarray(Y)).astype(np.float64)
-    Y = shifted_rows(Y, getattr(step, "_origin", None))
+    Y = shifted_rows(Y, step._kernel_shift)
     if step.kernel == "cosine":
         X, Y = _unit(graph, X), normalize(Y)
     if step.kernel in ("linear", "cosine"):

@@ -1,10 +1,9 @@
-"""Whether a kernel is positive semidefinite: by its name, or by the ends of the spectrum of K."""
+"""Positive semidefiniteness of a kernel: by its name, or by the ends of the spectrum of K."""
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import PositiveSpectrumWarning
@@ -22,7 +21,7 @@ BLOCK, STEPS = 8, 7
 
 
 def definite_by_name(model: Any) -> bool:
-    """Whether the kernel matrix has no negative eigenvalue, whatever the rows."""
+    """Return whether the kernel of a model has no negative eigenvalue, whatever the rows."""
     kernel = model.kernel if isinstance(model.kernel, str) else "a function"
     if kernel in ("poly", "polynomial"):
         return model.coef0 >= 0 and float(model.degree).is_integer()
@@ -31,59 +30,54 @@ def definite_by_name(model: Any) -> bool:
     return kernel in ("linear", "rbf", "laplacian", "cosine", "chi2")
 
 
-@dataclass(frozen=True)
-class Ends:
+class Ends(NamedTuple):
     """The least eigenvalue of K on the components, the least of all, and the largest."""
 
-    asked: float
+    of_components: float
     least: float
     largest: float
 
-    def __mul__(self, scale: float) -> Ends:
-        return Ends(self.asked * scale, self.least * scale, self.largest * scale)
 
+def ends_of_spectrum(K: Operator, V: np.ndarray, seed: int, scale: float = 1.0) -> Ends:
+    """Return Ritz values of ``K / scale^2`` on the leading eigenvectors V and on a Krylov space.
 
-def ends_of_spectrum(K: Operator, V: np.ndarray, seed: int) -> Ends:
-    """Ritz values of K on the leading eigenvectors V, and on a Krylov space orthogonal to them.
-
-    ``K.sweep`` is the product with the kernel matrix. No eigenvalue beside V is above the last of V, so
-    that a negative one of that size is at an end of what is left, which block Lanczos from random
-    vectors finds first.
+    ``K.sweep`` is the product with the kernel matrix. The Krylov space is orthogonal to V, where no
+    eigenvalue exceeds the last one of V: a negative one of that size is then at an end of the spectrum,
+    which block Lanczos from random vectors finds first.
     """
     N, s = V.shape
-    asked = np.linalg.eigvalsh(_symmetric(V.T @ K.sweep(V))) if s else np.zeros(1)
-    basis, images = V, []
+    values = _eigenvalues(V.T @ K.sweep(V)) if s else np.zeros(1)
+    least, largest, basis, images = values[0], values[-1], V, []
     block = np.random.default_rng(seed).standard_normal((N, BLOCK)).astype(V.dtype)
     for _ in range(STEPS):
         block = block[:, : N - basis.shape[1]]
         if not block.shape[1]:
             break
-        for _ in range(2):  # twice, as the first difference leaves the rounding of what cancels
+        for _ in range(2):  # the second step removes the rounding of the first
             block = np.linalg.qr(block - basis @ (basis.T @ block))[0]
         basis = np.concatenate([basis, block], axis=1)
         block = np.asarray(K.sweep(block))
         images.append(block)
-    others = asked
     if images:
-        others = np.linalg.eigvalsh(_symmetric(basis[:, s:].T @ np.concatenate(images, axis=1)))
-    low, high = min(asked[0], others[0]), max(asked[-1], others[-1])
-    return Ends(float(asked[0]), float(low), float(high))
+        others = _eigenvalues(basis[:, s:].T @ np.concatenate(images, axis=1))
+        least, largest = min(least, others[0]), max(largest, others[-1])
+    return Ends(*(float(value) / scale**2 for value in (values[0], least, largest)))
 
 
-def _symmetric(S: np.ndarray) -> np.ndarray:
+def _eigenvalues(S: np.ndarray) -> np.ndarray:
     S = S.astype(np.float64)
-    return (S + S.T) / 2
+    return np.linalg.eigvalsh((S + S.T) / 2)
 
 
 def check_definite(
     model: Any, theta: np.ndarray, ends: Ends, noise: float = 0.0, *, by_size: bool = False
 ) -> None:
-    """Refuse negative eigenvalues of K, or tell of them, beside the ``theta`` that were asked for.
+    """Refuse negative eigenvalues of K beside the eigenvalues ``theta`` of the components, or warn.
 
-    They count as rounding up to SLIGHT times the largest and up to ``noise``. Of the kernels that go by
-    name those are refused of which a component would be negative, as scikit-learn does; a matrix or
-    a function of the user's, and solvers that find eigenvalues ``by_size``, also where a negative one
-    is as large as a component. The others are told of: theta is then the same for the nearest positive
+    They count as rounding up to SLIGHT times the largest and up to ``noise``. A kernel with a name is
+    refused if a component would be negative, as scikit-learn does. A matrix or a function of the user,
+    and a solver that finds eigenvalues ``by_size``, are refused also if a negative eigenvalue is as
+    large as a component. Otherwise a warning says that theta belongs to the nearest positive
     semidefinite matrix.
     """
     slight = SLIGHT["float32" if theta.dtype == np.float32 else "float64"]
@@ -93,25 +87,22 @@ def check_definite(
     by_name = isinstance(model.kernel, str) and model.kernel != "precomputed"
     least = limit if by_name and not by_size else -ends.least
     sound = int((theta > least).sum())
-    what = (
-        f"kernel={model.kernel!r} is not positive semidefinite on this data: its "
-        f"{'matrix' if model.center is None or model.center is False else 'centred matrix'} has the "
+    matrix = "matrix" if model.center is None or model.center is False else "centred matrix"
+    problem = (
+        f"kernel={model.kernel!r} is not positive semidefinite on this data: its {matrix} has the "
         f"eigenvalue {ends.least:.3g}"
     )
-    if -ends.asked > limit or (least > limit and sound < len(theta)):
+    if -ends.of_components > limit or (least > limit and sound < len(theta)):
+        last = float(theta[-1]) if theta[-1] > 0 else ends.of_components
         fewer = f"ask for n_components={sound}" if sound else "use other parameters"
         raise ValueError(
-            f"{what}, and the last of {len(theta)} components would have {_last(theta, ends):.3g}; "
-            f"{fewer}, or take a kernel that is positive semidefinite, such as 'rbf'"
+            f"{problem}, and the last of {len(theta)} components would have {last:.3g}; {fewer}, or "
+            "take a kernel that is positive semidefinite, such as 'rbf'"
         )
     warnings.warn(
-        f"{what}, {-ends.least / ends.largest:.1e} of the largest; negative eigenvalues count as 0, "
+        f"{problem}, {-ends.least / ends.largest:.1e} of the largest; negative eigenvalues count as 0, "
         "which is the nearest positive semidefinite matrix. Use other parameters or another kernel "
         "where that is too far",
         PositiveSpectrumWarning,
         stacklevel=user_stacklevel(),
     )
-
-
-def _last(theta: np.ndarray, ends: Ends) -> float:
-    return float(theta[-1]) if theta[-1] > 0 else ends.asked

@@ -1,4 +1,4 @@
-"""Eigenpairs of the centred kernel matrix, and what there is to say of their accuracy."""
+"""Eigenpairs of the centred kernel matrix, and the warnings that their accuracy deserves."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from ..estimators._base import seed
-from ..linalg import norm
+from ..linalg import norm, power_of_two
 from ..operators import Operator, Weighted
 from ..solvers import Ritz
 from ..solvers.solve import user_stacklevel
@@ -27,28 +26,30 @@ from ..solvers.subspace import (
 )
 from .definite import check_definite, definite_by_name, ends_of_spectrum
 
-#: What a run is asked for that looks for negative eigenvalues only.
+#: The options of a run that only looks for negative eigenvalues.
 LOOK = {"solver": "auto", "formulation": None, "tol": 1e-2}
 
 
 def kernel_eigenpairs(
-    model: Any, rows: Operator, K: Operator, total: float, equal: Callable[[], bool]
+    model: Any, rows: Operator, K: Operator, total: float, seed: int, equal: Callable[[], bool]
 ) -> SubspaceResult:
-    """Ritz pairs of ``K = X X^T`` on an orthonormal H, explicit whatever the formulation.
+    """Return Ritz pairs of ``X X^T`` on an orthonormal H, explicit whatever the formulation.
 
-    ``equal`` tells whether all rows are the same, where K does not tell them apart.
+    ``model`` holds the parameters of KernelPCA, ``rows`` is the centred and weighted X, K is X before
+    that, and ``total`` is the trace of ``X X^T``. ``equal`` tells whether all rows are the same if K
+    does not tell them apart.
     """
     N, n, eps = rows.shape[0], model.n_components, float(np.finfo(rows.dtype).eps)
     fraction = n is not None and not isinstance(n, Integral)
     s = min(int(n), N) if isinstance(n, Integral) else N
     energy = K.energy()
     rounding = 2 * eps * max(energy - total, 0.0) / np.sqrt(N)
-    start, named = seed(model.random_state), definite_by_name(model)
+    named = definite_by_name(model)
     direct = model.formulation is None and model.solver in ("auto", "lapack", "krylov")
 
     def check(theta: np.ndarray, V: np.ndarray, view: Operator, scale: float) -> float:
-        """The largest magnitude of a negative eigenvalue, where these are small enough to go on."""
-        ends = ends_of_spectrum(view.T, V, start) * scale**-2
+        """Return the largest magnitude of a negative eigenvalue; raise an error if it is too large."""
+        ends = ends_of_spectrum(view.T, V, seed, scale)
         check_definite(model, theta, ends, 10 * rounding, by_size=not direct)
         return max(-ends.least, 0.0)
 
@@ -64,58 +65,50 @@ def kernel_eigenpairs(
             _warn_of_rounding(model, ritz.residual, rows.dtype)
         certificate = Certificate.of_norms(zeros, zeros, ceiling=0.0)
         return SubspaceResult(ritz, certificate, steps=0, note="none")
-    # Solvers square eigenvalues: far from 1 these are brought near it, which is exact by a power of 2.
-    near = 1e-9 < total < 1e9
-    scale = 1.0 if near else 2.0 ** -round(math.log2(total) / 2)
-    view = rows if near else Weighted(rows, rows.asarray(np.full(N, scale)))
-    options = {
-        "dense": False,
-        "energy": total * scale**2,
-        "solver": model.solver,
-        "formulation": model.formulation,
-        "tol": model.tol,
-        "max_iter": model.max_iter,
-        "seed": start,
-    }
+    # Solvers square eigenvalues: a total far from 1 is brought near it, exactly by a power of 2.
+    view, scale = rows, 1.0
+    if not 1e-9 < total < 1e9:
+        scale = 1 / float(power_of_two(math.sqrt(total)))
+        view = Weighted(rows, rows.asarray(np.full(N, scale)))
+    options = {name: getattr(model, name) for name in ("solver", "formulation", "tol", "max_iter")}
+    options |= {"dense": False, "energy": total * scale**2, "seed": seed}
 
-    def found_by(**options: Any) -> SubspaceResult:
-        with warnings.catch_warnings():  # told below, with what else is known
+    def solve_with(**options: Any) -> SubspaceResult:
+        with warnings.catch_warnings():  # _with_rounding warns, and knows more
             warnings.simplefilter("ignore", ConvergenceWarning)
             if fraction:
-                found = growing_subspace(view.T, float(n) * total * scale**2, **options)
+                result = growing_subspace(view.T, float(n) * total * scale**2, **options)
             else:
-                found = leading_subspace(view.T, s, **options)
+                result = leading_subspace(view.T, s, **options)
         theta, residuals = (
             (np.asarray(a, dtype=float) / scale**2).astype(rows.dtype)
-            for a in (found.ritz.theta, found.ritz.residuals)
+            for a in (result.ritz.theta, result.ritz.residuals)
         )
-        kept = len(theta)
+        count = len(theta)
         if fraction:
-            kept = min(kept, int((np.cumsum(theta, dtype=float) <= n * total).sum()) + 1)
-        return replace(found, ritz=Ritz(found.ritz.V, theta, residuals).leading(kept))
+            count = min(count, int((np.cumsum(theta, dtype=float) <= n * total).sum()) + 1)
+        return replace(result, ritz=Ritz(result.ritz.V, theta, residuals).leading(count))
 
-    # First-order solvers find eigenvalues by their size: negative ones are looked for before.
-    first = options if direct or named else {**options, **LOOK}
-    found = found_by(**first)
-    negative = 0.0 if named else check(found.ritz.theta, found.ritz.V, view, scale)
-    if first is not options:
-        found = found_by(**options)
+    # First-order solvers find eigenvalues by their size, so that negative ones are looked for before.
+    look_first = not (direct or named)
+    result = solve_with(**{**options, **LOOK} if look_first else options)
+    negative = 0.0 if named else check(result.ritz.theta, result.ritz.V, view, scale)
+    if look_first:
+        result = solve_with(**options)
     # The trace of K is less than its positive eigenvalues by the negative ones, known to a factor of 2.
-    energy = found.certificate.energy + 2 * N * negative * scale**2
-    found = replace(found, certificate=replace(found.certificate, energy=energy))
-    return _with_rounding(model, found, rounding, named)
+    energy = result.certificate.energy + 2 * N * negative * scale**2
+    result = replace(result, certificate=replace(result.certificate, energy=energy))
+    return _with_rounding(model, result, rounding, named)
 
 
-def _with_rounding(
-    model: Any, found: SubspaceResult, rounding: float, named: bool
-) -> SubspaceResult:
-    """What was found with the rounding of K in its residuals, and the warning that these deserve.
+def _with_rounding(model: Any, result: SubspaceResult, rounding: float, named: bool) -> SubspaceResult:
+    """Return the result with the rounding of K in its residuals, and warn if these are above ``tol``.
 
-    Entries of K of size k are off by about eps k, so that its product with a vector is by eps k sqrt(N).
+    Entries of K of size k are off by about eps k, so that a product with a vector is by eps k sqrt(N).
     That matters where centring takes most of K away; a residual, of the same rounded K, is blind to it.
     """
-    ritz, eps = found.ritz, float(np.finfo(found.ritz.theta.dtype).eps)
-    name = found.note.split()[0].rstrip(":")
+    ritz, eps = result.ritz, float(np.finfo(result.ritz.theta.dtype).eps)
+    name = result.note.split()[0].rstrip(":")
     direct = name in ("lapack", "gram")
     least = max(model.tol, DIRECT_ROUNDING * eps if direct else 0.0)
     size = norm(ritz.theta)
@@ -123,7 +116,7 @@ def _with_rounding(
     negative = norm(ritz.residuals[ritz.theta == 0])
     if lost > DIRECT_ROUNDING * eps:
         ritz = replace(ritz, residuals=np.hypot(ritz.residuals, rounding).astype(ritz.V.dtype))
-        found = replace(found, ritz=ritz, certificate=found.certificate.at_least(lost**2))
+        result = replace(result, ritz=ritz, certificate=result.certificate.at_least(lost**2))
     if not named and negative > 1.01 * least * math.hypot(size, negative):
         warnings.warn(
             f"{name} reached a residual of {ritz.residual:.1e}, above tol={model.tol:.1e}: "
@@ -136,7 +129,7 @@ def _with_rounding(
         _warn_of_rounding(model, ritz.residual, ritz.V.dtype)
     else:
         warn_above(ritz.residual, least, name, None if direct else model.max_iter)
-    return found
+    return result
 
 
 def _warn_of_rounding(model: Any, residual: float, dtype: Any) -> None:
@@ -149,16 +142,20 @@ def _warn_of_rounding(model: Any, residual: float, dtype: Any) -> None:
     )
 
 
-def all_equal(X: Any, counted: np.ndarray) -> bool:
-    """Whether all rows that count are the same."""
-    X = X[counted]
+def nonzero(theta: np.ndarray) -> np.ndarray:
+    """Return which of the decreasing eigenvalues are more than rounding."""
+    return theta > (2e-7 if "float32" in str(theta.dtype) else 1e-12) * theta[0]
+
+
+def all_equal(X: Any) -> bool:
+    """Return whether all rows are the same."""
     return (X[np.zeros(X.shape[0], dtype=int)] != X).sum() == 0
 
 
-def filled_up(values: np.ndarray, counted: np.ndarray) -> np.ndarray:
-    """What belongs to the rows that count, with 0 for the others."""
-    if counted.all():
+def in_all_rows(values: np.ndarray, present: np.ndarray | None) -> np.ndarray:
+    """Return the values of the rows that are present (all if None), with 0 for the other rows."""
+    if present is None:
         return values
-    whole = np.zeros((len(counted), *values.shape[1:]), dtype=values.dtype)
-    whole[counted] = values
+    whole = np.zeros((len(present), *values.shape[1:]), dtype=values.dtype)
+    whole[present] = values
     return whole

@@ -5,47 +5,37 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse as sp
 from numpy.random import Generator
 from sklearn.cluster import kmeans_plusplus
 
 from .._memory import ensure
-from ..operators import Blocks, Matrix
-from ..operators.block_ops import as_float, as_float64, moments
+from ..operators import Matrix
+from ..operators.block_ops import as_float, as_float64
 from ..operators.row_blocks import RowBlocked
 from ..operators.row_maps import Mapped
 from .pairwise import (
-    again,
-    distances,
-    far_origin,
+    kernel_diagonal,
+    origin_near_rows,
     pairwise,
-    row_slices,
-    rows_of,
+    row_array,
+    row_operator,
     shifted_rows,
-    some_rows,
-    squares,
 )
 
-
-class FeatureMap(Protocol):
-    """``x -> phi(x)``: n rows, dense or CSR, to a dense n x dimension array of their float dtype."""
-
-    @property
-    def dimension(self) -> int: ...
-
-    def __call__(self, X: Any) -> np.ndarray: ...
+#: How landmarks may be chosen.
+LANDMARKS = ("uniform", "kmeans++", "leverage")
 
 
 @dataclass(frozen=True, eq=False)
 class Nystroem:
     """``phi(x) = k(x, Z) K_ZZ^{-1/2}``, exact on the landmarks: phi(Z) phi(Z)^T = K_ZZ.
 
-    Williams & Seeger (2001). ``kernel(X, Z)`` has a row for each row of X; ``root`` is K_ZZ^{-1/2}. An
-    ``origin`` is subtracted from both, as in :func:`far_origin`.
+    Williams & Seeger (2001). ``kernel(X, Z)`` has a row for each row of X; ``root`` is K_ZZ^{-1/2}; an
+    ``origin`` is subtracted from the rows of both (:func:`~dualpca.kernels.pairwise.origin_near_rows`).
     """
 
     landmarks: Any
@@ -58,9 +48,9 @@ class Nystroem:
         return self.root.shape[1]
 
     def __call__(self, X: Any) -> np.ndarray:
-        X = as_float(rows_of(X))
-        near, Z = (shifted_rows(A, self.origin) for A in (X, self.landmarks))
-        K = np.asarray(self.kernel(near, Z), dtype=X.dtype)
+        X = as_float(row_array(X))
+        shifted, Z = (shifted_rows(A, self.origin) for A in (X, self.landmarks))
+        K = np.asarray(self.kernel(shifted, Z), dtype=X.dtype)
         return K @ self.root.astype(X.dtype, copy=False)
 
 
@@ -69,14 +59,14 @@ def nystroem(
 ) -> Nystroem:
     """``K_ZZ^{-1/2} = V Diag(theta)^{-1/2} V^T`` of the landmarks ``Z = X[landmarks]``.
 
-    Williams & Seeger (2001). Eigenvalues below m eps theta_max, eps that of X, count as zero.
+    Williams & Seeger (2001). Eigenvalues below m eps theta_max count as zero; eps is that of X.
 
     Parameters
     ----------
     X : array, memory map or sparse matrix of shape (N, d)
     kernel : function of two blocks of rows, or a name for :func:`pairwise` with its ``params``
     landmarks : indices of m rows, as from :func:`choose_landmarks`, or a slice
-    origin : a row to subtract from all first, as from :func:`far_origin`
+    origin : a row to subtract from all rows first, or None
 
     Examples
     --------
@@ -88,11 +78,11 @@ def nystroem(
     name = getattr(kernel, "keywords", {}).get("metric", kernel)
     name = getattr(name, "__name__", name)
     kernel = partial(pairwise, metric=kernel, **params) if isinstance(kernel, str) else kernel
-    Z = as_float(rows_of(X)[landmarks])
-    what = f"the kernel of {Z.shape[0]:,} landmarks and its root"
-    ensure(24 * Z.shape[0] ** 2, what, "ask for fewer n_landmarks")
-    near = shifted_rows(as_float64(Z), origin)
-    K = np.asarray(kernel(near, near), dtype=np.float64)
+    Z = as_float(row_array(X)[landmarks])
+    m = Z.shape[0]
+    ensure(24 * m**2, f"the kernel of {m:,} landmarks and its root", "ask for fewer n_landmarks")
+    shifted = shifted_rows(as_float64(Z), origin)
+    K = np.asarray(kernel(shifted, shifted), dtype=np.float64)
     theta, V = scipy.linalg.eigh((K + K.T) / 2)
     limit = (1e-3 if Z.dtype == np.float32 else 1e-6) * np.abs(theta).max()
     if theta[0] < -limit or np.abs(K - K.T).max() > limit:
@@ -100,7 +90,7 @@ def nystroem(
             f"kernel={name!r} is not symmetric positive semidefinite on the landmarks; use a kernel "
             "that is, such as 'rbf', or other parameters of this one"
         )
-    keep = theta > max(len(theta) * float(np.finfo(Z.dtype).eps) * theta[-1], 0.0)
+    keep = theta > max(m * float(np.finfo(Z.dtype).eps) * theta[-1], 0.0)
     root = (V[:, keep] / np.sqrt(theta[keep])) @ V[:, keep].T
     return Nystroem(Z, kernel, root.astype(Z.dtype), origin)
 
@@ -109,9 +99,9 @@ def nystroem(
 class RandomFourier:
     """``phi(x) = sqrt(2/D) [cos(x Omega), sin(x Omega)]`` for ``exp(-gamma ||x - y||^2)``.
 
-    Rahimi & Recht (2007) in the paired form, whose variance (1 - k^2)^2 / D is below the (1 + k^4/2
-    - k^2) / D of cosines with random offsets at every distance (Sutherland & Schneider 2015), and
-    where ||phi(x)|| = 1. An odd D ends the cosines with one that has an ``offset`` and no sine.
+    Rahimi & Recht (2007) in the paired form: ||phi(x)|| = 1, and its variance (1 - k^2)^2 / D is below
+    the (1 + k^4/2 - k^2) / D of cosines with random offsets at every distance (Sutherland & Schneider
+    2015). If D is odd, the last cosine has an ``offset`` and no sine.
     """
 
     frequencies: np.ndarray
@@ -123,7 +113,7 @@ class RandomFourier:
         return 2 * self.frequencies.shape[1] - (self.offset is not None)
 
     def __call__(self, X: Any) -> np.ndarray:
-        X = shifted_rows(as_float(rows_of(X)), self.origin)
+        X = shifted_rows(as_float(row_array(X)), self.origin)
         phases = X @ self.frequencies.astype(X.dtype, copy=False)
         phases[:, -1] += self.offset or 0.0
         parts = [np.cos(phases), np.sin(phases[:, : self.dimension - phases.shape[1]])]
@@ -135,8 +125,8 @@ def random_fourier(
 ) -> RandomFourier:
     """``Omega ~ N(0, 2 gamma)``, d x D/2, or orthogonal columns whose norms are so distributed.
 
-    Rahimi & Recht (2007); Yu et al. (2016) where ``orthogonal``: each d columns are an orthogonal
-    matrix times chi-distributed norms, the last ones part of another. D may be odd.
+    Rahimi & Recht (2007); Yu et al. (2016) if ``orthogonal``: each d columns are an orthogonal matrix
+    times chi-distributed norms, and the last columns are part of another one. D may be odd.
 
     Examples
     --------
@@ -145,10 +135,10 @@ def random_fourier(
     True
     """
     m = (D + 1) // 2
-    what = f"frequencies of {d:,} columns, {m:,} of them,"
-    ensure(16 * d * m, what, "ask for fewer n_random_features, or give fewer columns")
+    remedy = "ask for fewer n_random_features, or give fewer columns"
+    ensure(16 * d * m, f"frequencies of {d:,} columns, {m:,} of them,", remedy)
     G = rng.standard_normal((d, m))
-    if orthogonal:  # the signs of the columns, which QR fixes, do not show in phi phi^T
+    if orthogonal:  # QR fixes the signs of the columns, on which phi phi^T does not depend
         Q = [np.linalg.qr(G[:, i : i + d])[0] for i in range(0, m, d)]
         G = np.concatenate(Q, axis=1) * np.sqrt(rng.chisquare(d, m))
     return RandomFourier(math.sqrt(2 * gamma) * G, rng.uniform(0, 2 * np.pi) if D % 2 else None)
@@ -157,15 +147,13 @@ def random_fourier(
 def choose_landmarks(
     X: Any, count: int, how: str, rng: Generator, kernel: Any = None, gamma: float | None = None
 ) -> np.ndarray:
-    """``Z = X[indices]``: the sorted indices of ``count`` distinct rows for :func:`nystroem`.
+    """Return the sorted indices of ``count`` distinct rows of X, the landmarks of :func:`nystroem`.
 
-    Arthur & Vassilvitskii (2007) for "kmeans++", Musco & Musco (2017) for "leverage". Both look at
-    no more than 20 count rows, drawn uniformly and held in memory.
+    Arthur & Vassilvitskii (2007) for "kmeans++", Musco & Musco (2017) for "leverage". Both choose from
+    at most 20 count rows, which are drawn uniformly and held in memory.
 
-    Parameters
-    ----------
-    how : "uniform", "kmeans++" or "leverage" (in proportion to ridge leverage scores)
-    kernel, gamma : of "leverage", as in :func:`nystroem`; "rbf" where None
+    ``how`` is "uniform", "kmeans++" or "leverage" (in proportion to ridge leverage scores); the last one
+    takes ``kernel`` ("rbf" if None) and ``gamma`` as :func:`nystroem` does.
 
     Examples
     --------
@@ -174,23 +162,23 @@ def choose_landmarks(
     [0, 1, 2, 3]
     """
     N = X.shape[0]
-    if how not in ("uniform", "kmeans++", "leverage"):
+    if how not in LANDMARKS:
         raise ValueError(f"how={how!r} is unknown; use 'uniform', 'kmeans++' or 'leverage'")
     if count > N:
         raise ValueError(f"n_landmarks={count} exceeds the {N} rows of X; ask for at most {N}")
     if how == "uniform" or count == N:
         return np.sort(rng.choice(N, count, replace=False))
     pool = np.sort(rng.choice(N, min(N, 20 * count), replace=False))
-    sample = as_float(some_rows(X, pool))
+    sample = as_float(row_operator(X).take(pool))
     if how == "kmeans++":
-        near = shifted_rows(sample, far_origin(sample))
-        _, drawn = kmeans_plusplus(near, count, random_state=int(rng.integers(2**31 - 1)))
-        # Equal rows may be drawn twice; others take their place.
+        shifted = shifted_rows(sample, origin_near_rows(sample))
+        _, drawn = kmeans_plusplus(shifted, count, random_state=int(rng.integers(2**31 - 1)))
+        # Equal rows may be drawn twice; other rows take their place.
         others = rng.permutation(np.setdiff1d(np.arange(len(pool)), drawn))
         return np.sort(pool[np.append(np.unique(drawn), others)[:count]])
     first = rng.choice(len(pool), count, replace=False)
     phi = nystroem(sample, kernel or "rbf", first, gamma=gamma)
-    # Efraimidis & Spirakis (2006): the least of these are a draw without replacement.
+    # Efraimidis & Spirakis (2006): the rows with the least keys are a draw without replacement.
     keys = rng.exponential(size=len(pool)) / np.maximum(_leverage(phi, sample), 1e-100)
     return np.sort(pool[np.argsort(keys)[:count]])
 
@@ -198,83 +186,38 @@ def choose_landmarks(
 def _leverage(phi: Nystroem, X: Any, ridge: float | None = None) -> np.ndarray:
     """``l_i = ||phi(x_i) (Phi^T Phi + lambda n I)^{-1/2}||^2 + min(1, r_i / (lambda n))``.
 
-    Ridge leverage scores (Musco & Musco 2017), where ``r_i = k(x_i, x_i) - ||phi(x_i)||^2`` is what
-    the m landmarks miss of a row: without it rows far from all of them would count least, though
-    they matter most. ``lambda n = sum_i r_i / m`` gives both terms about the same weight.
+    Ridge leverage scores (Musco & Musco 2017). ``r_i = k(x_i, x_i) - ||phi(x_i)||^2`` is what the m
+    landmarks miss of a row: without it, rows far from all landmarks would count least, though they
+    matter most. ``lambda n = sum_i r_i / m`` gives both terms about the same weight.
     """
     Phi = as_float64(phi(X))
-    found = np.sum(Phi**2, axis=1)
-    squares = [np.diagonal(phi.kernel(X[r], X[r])) for r in row_slices(X.shape[0], 64)]
-    missed = np.maximum(np.concatenate(squares) - found, 0)
-    least = max(np.finfo(X.dtype).eps * found.sum(), 1e-100)  # all that is missed may be rounding
+    captured = np.sum(Phi**2, axis=1)
+    missed = np.maximum(kernel_diagonal(phi.kernel, X) - captured, 0)
+    least = max(np.finfo(X.dtype).eps * captured.sum(), 1e-100)  # all r_i may be rounding
     ridge = max(missed.sum() / phi.dimension, least) if ridge is None else ridge
     theta, V = scipy.linalg.eigh(Phi.T @ Phi)
     return np.sum((Phi @ V) ** 2 / (theta.clip(0) + ridge), axis=1) + np.minimum(missed / ridge, 1)
 
 
-def median_gamma(X: Any, rng: Generator) -> float:
-    """``gamma = 1 / median ||x - y||^2`` over the pairs of at most 1000 rows, equal ones left out.
-
-    The median heuristic (Garreau et al. 2017); 1.0 where all rows are equal.
-
-    Examples
-    --------
-    >>> median_gamma(np.array([[0.0], [0.0], [2.0]]), np.random.default_rng(0))
-    0.25
-    """
-    N = X.shape[0]
-    S = as_float64(some_rows(X, np.sort(rng.choice(N, min(N, 1000), replace=False))))
-    with np.errstate(over="ignore"):  # squares tells
-        S = shifted_rows(S, far_origin(S) if sp.issparse(S) else np.median(S, axis=0))
-    n, sizes = S.shape[0], squares(S)
-    D = distances(S, S, sizes, sizes)
-    pairs = np.triu_indices(n, 1)
-    # Rounding of the sizes is below 1e-9 of what is left: one huge row hides no near pairs.
-    again(D, S, S, np.triu(1e-6 * np.add.outer(sizes, sizes) > D, 1))
-    apart = D[pairs][D[pairs] > 0]
-    middle = float(np.median(apart)) if apart.size else 0.0
-    if middle > 1 / np.finfo(float).max:
-        return 1 / middle
-    if (S - S[np.zeros(n, dtype=int)] != 0).sum() == 0:
-        return 1.0
-    raise ValueError(
-        "gamma='median' has no value, as X has rows so near one another that the squares of their "
-        "distances underflow; divide X by its largest magnitude, or give gamma as a number"
-    )
-
-
-def scale_gamma(X: Any) -> float:
-    """``gamma = 1 / (d Var(X))`` over all entries of X: scikit-learn's "scale"; 1.0 where Var is 0.
-
-    Examples
-    --------
-    >>> scale_gamma(np.array([[0.0, 2.0], [2.0, 0.0]]))
-    0.5
-    """
-    operator = X if isinstance(X, RowBlocked) else Blocks([rows_of(X)])
-    (N, d), origin = operator.shape, far_origin(X)
-    total, energy = operator.sum_blocks(
-        lambda rows, block: moments(shifted_rows(block, origin), None, True)
-    )
-    near = total / N
-    means = near if origin is None else near + origin
-    with np.errstate(over="ignore", invalid="ignore"):
-        variance = (energy / N - near @ near) / d + float(means.var())
-    if not np.isfinite(variance):
+def landmark_rows(X: RowBlocked, landmarks: Any, count: int, rng: Generator, kernel: Any) -> Any:
+    """Return the rows that ``landmarks`` names or holds: a way to choose ``count`` rows of X, or rows."""
+    if isinstance(landmarks, str):
+        return X.take(choose_landmarks(X, count, landmarks, rng, kernel=kernel))
+    rows = np.asarray(landmarks, dtype=X.dtype)
+    if rows.ndim != 2 or rows.shape[1] != X.shape[1] or not np.isfinite(rows).all():
         raise ValueError(
-            "gamma='scale' has no value, as X has entries so large that their squares overflow; divide X "
-            "by its largest magnitude, or give gamma as a number"
+            f"landmarks has shape {rows.shape}; give finite rows with {X.shape[1]} features, or "
+            f"one of {', '.join(map(repr, LANDMARKS))}"
         )
-    # What is below is the rounding of equal entries.
-    return float(1 / (d * variance)) if variance > 1e-28 * np.max(means**2) else 1.0
+    return rows
 
 
-def feature_operator(phi: FeatureMap, X: Any, limit: int = 2**28) -> RowBlocked:
+def feature_operator(phi: Nystroem | RandomFourier, X: Any, limit: int = 2**28) -> RowBlocked:
     """``Phi = phi(X)``, N x D: stored up to ``limit`` bytes, else recomputed in each pass.
 
-    Storing takes twice that for a moment; recomputing, about four blocks of 32 MB (at least 64
-    rows). X, an array, a sparse matrix or an operator, is kept then and not copied. On a cluster
-    features are never stored.
+    Storing takes twice that for a moment; recomputing takes about four blocks of 32 MB (at least 64
+    rows) and keeps X, an array, a sparse matrix or an operator, without a copy. Features of rows on a
+    cluster are never stored.
 
     Examples
     --------
@@ -282,7 +225,7 @@ def feature_operator(phi: FeatureMap, X: Any, limit: int = 2**28) -> RowBlocked:
     >>> feature_operator(phi, np.ones((200, 5))).shape
     (200, 30)
     """
-    operator = X if isinstance(X, RowBlocked) else Matrix(rows_of(X))
+    operator = row_operator(X)
     dtype = np.dtype(operator.dtype)
     features = Mapped(operator, phi, phi.dimension, dtype)
     small = math.prod(features.shape) * dtype.itemsize <= limit and not operator.is_distributed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -11,41 +12,50 @@ from joblib import effective_n_jobs
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from ..linalg import to_numpy
-from ..operators import FULL, Blocks, _entries
+from ..operators import FULL, _entries, as_operator
 from ..operators.block_ops import as_float, as_float64, block_rows, dense, row_norms
 from ..operators.centering import filled
 from ..operators.row_blocks import RowBlocked
 
-#: Rows are shifted where their mean has so many times the energy of their spread.
-FAR = 10.0
+#: The kernels that have a name.
+KERNELS = (
+    *("linear", "poly", "polynomial", "rbf", "laplacian", "sigmoid", "cosine"),
+    *("chi2", "additive_chi2", "precomputed"),
+)
 
-#: Squared distances from inner products are taken again from differences where rounding, in units of
-#: that of the kernel, may have changed the kernel by more than this.
-DOUBT = 16.0
+#: Rows are shifted where their mean has this many times the energy of their deviations from it.
+SHIFT_RATIO = 10.0
+
+#: A squared distance is computed anew from differences where the rounding of inner products may
+#: change the kernel by more than this many units of its rounding.
+REFINE_ABOVE = 16.0
 
 
-def rows_of(X: Any) -> Any:
-    """X as an array (a memory map stays one) or in CSR, to be sliced by rows."""
+def row_array(X: Any) -> Any:
+    """Return X as an array (a memory map stays one) or in CSR, to be sliced by rows."""
     return X.tocsr() if sp.issparse(X) else np.asarray(X)
 
 
-def some_rows(X: Any, rows: np.ndarray) -> Any:
-    """The rows of X with these sorted indices, in memory."""
-    return X.take(rows) if isinstance(X, RowBlocked) else rows_of(X)[rows]
+def row_operator(X: Any) -> RowBlocked:
+    """Return the operator that reads the rows of X, an array, a sparse matrix or an operator."""
+    operator = as_operator(X.tocsr() if sp.issparse(X) else X)
+    assert isinstance(operator, RowBlocked)
+    return operator
 
 
 def row_slices(N: int, step: int) -> list[slice]:
+    """Return slices of ``step`` rows that cover N rows."""
     return [slice(i, min(i + step, N)) for i in range(0, N, step)]
 
 
-def far_origin(X: Any) -> np.ndarray | None:
-    """A row about which the rows of X lie, where that is far from 0 against their spread; else None.
+def origin_near_rows(X: Any) -> np.ndarray | None:
+    """Return a row amid the rows of X if these lie far from 0 against their spread; else None.
 
-    Medians of columns over some rows: entries of X, so that equal rows differ from it by nothing, and
-    one huge row does not move it. 0 in columns of sparse data with many zeros, whose mean is never
-    large against their spread.
+    It has the medians of the columns over at most 255 rows. These are entries of X, so that equal rows
+    differ from it by nothing, and one huge row does not move it. It is 0 in columns of sparse data with
+    many zeros, whose mean is never large against their spread.
     """
-    operator = X if isinstance(X, RowBlocked) else Blocks([rows_of(X)])
+    operator = row_operator(X)
     N, d = operator.shape
     with np.errstate(over="ignore", invalid="ignore"):
         total, energy = operator.column_sums(exact="float32" not in str(operator.dtype))
@@ -53,36 +63,35 @@ def far_origin(X: Any) -> np.ndarray | None:
             total, energy = operator.column_sums()
         mean = to_numpy(total).astype(float) / N
         offset = N * float(mean @ mean)
-        if not offset > FAR * max(energy - offset, 0.0):
+        if not offset > SHIFT_RATIO * max(energy - offset, 0.0):
             return None
-    some = np.linspace(0, N - 1, min(N - 1 + N % 2, 255)).astype(int)
-    rows = some_rows(X, some)
+    sample = operator.take(np.linspace(0, N - 1, min(N - 1 + N % 2, 255)).astype(int))
     if not operator.sparse:
-        return np.median(np.asarray(rows), axis=0)
+        return np.median(np.asarray(sample), axis=0)
     full = _entries(operator) >= FULL * N
     origin = np.zeros(d)
-    origin[full] = np.median(rows.tocsc()[:, full].toarray(), axis=0)
+    origin[full] = np.median(sample.tocsc()[:, full].toarray(), axis=0)
     return origin
 
 
 def shifted_rows(X: Any, origin: np.ndarray | None) -> Any:
-    """``X - 1 origin^T``; sparse rows stay sparse where the origin is 0."""
+    """Return ``X - 1 origin^T``; sparse rows stay sparse where the origin is 0."""
     if origin is None:
         return X
-    with np.errstate(over="ignore"):  # whoever squares them sees it
+    with np.errstate(over="ignore"):  # the squares of the rows tell
         return filled(X, origin) if sp.issparse(X) else X - origin
 
 
 def pairwise(
     X: Any, Y: Any, metric: Any = "rbf", origin: np.ndarray | None = None, **params: Any
 ) -> np.ndarray:
-    """``k(X, Y)`` of :func:`sklearn.metrics.pairwise.pairwise_kernels`, of any rows.
+    """Return ``k(X, Y)`` of :func:`sklearn.metrics.pairwise.pairwise_kernels`, of any rows.
 
-    Of rows far from 0 an ``origin`` near them is subtracted from both first, which changes nothing
-    but the digits of "rbf", and of "linear" nothing that centring does not take away.
+    An ``origin`` near rows that are far from 0 is subtracted from both first: this changes only the
+    digits of "rbf", and of "linear" only what centring takes away.
     """
-    same, X = Y is X, as_float(rows_of(X))
-    Y = X if same else as_float(rows_of(Y))
+    same, X = Y is X, as_float(row_array(X))
+    Y = X if same else as_float(row_array(Y))
     if not isinstance(metric, str):
         return _finite(pairwise_kernels(X, Y, metric=metric, **params), metric)
     if metric == "rbf":
@@ -94,19 +103,45 @@ def pairwise(
         return np.concatenate([pairwise(b, np.array(dense(Y)), metric, **params) for b in blocks])
     if metric == "cosine":
         X, Y, metric = _units(X), _units(Y), "linear"
-    if origin is None:
-        parts = [(X, Y)]
-    else:
-        near = shifted_rows(X, origin)
-        cuts = row_slices(Y.shape[0], block_rows(Y.shape[1], 8, 8))
-        parts = [(near, shifted_rows(Y[c], origin)) for c in cuts]
+    pairs = [(X, Y)]
+    if origin is not None:
+        shifted = shifted_rows(X, origin)
+        columns = row_slices(Y.shape[0], block_rows(Y.shape[1], 8, 8))
+        pairs = [(shifted, shifted_rows(Y[c], origin)) for c in columns]
     with np.errstate(over="ignore", invalid="ignore"):
-        found = [pairwise_kernels(*p, metric=metric, filter_params=True, **params) for p in parts]
-    K = found[0] if len(found) == 1 else np.concatenate(found, axis=1)
-    return _finite(K.astype(X.dtype, copy=False), metric)  # some are float64 of any rows
+        parts = [pairwise_kernels(*p, metric=metric, filter_params=True, **params) for p in pairs]
+    K = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+    return _finite(K.astype(X.dtype, copy=False), metric)  # some kernels return float64 of any rows
+
+
+def kernel_diagonal(kernel: Callable[[Any, Any], np.ndarray], X: Any) -> Any:
+    """Return ``k(x, x)`` for each row of X."""
+
+    def diagonal(rows: slice, block: Any) -> np.ndarray:
+        chunks = (block[r] for r in row_slices(block.shape[0], 64))
+        return np.concatenate([np.diagonal(kernel(chunk, chunk)) for chunk in chunks])
+
+    return row_operator(X).map_rows(diagonal)
+
+
+def check_kernel_matrix(K: np.ndarray) -> None:
+    """Refuse a kernel matrix that is not square, or differs from its transpose by more than rounding."""
+    if K.shape[0] != K.shape[1]:
+        raise ValueError(
+            f"kernel='precomputed' expects a square kernel matrix, got shape {K.shape}"
+        )
+    blocks = row_slices(K.shape[0], block_rows(K.shape[0], K.itemsize))
+    difference = max(float(np.abs(K[r] - K[:, r].T).max()) for r in blocks)
+    size = max(float(np.abs(K[r]).max()) for r in blocks)
+    if difference > (1e-3 if K.dtype == np.float32 else 1e-6) * size:
+        raise ValueError(
+            f"kernel='precomputed' expects a symmetric matrix, and X differs from X.T by "
+            f"{difference:.1e}; give (X + X.T) / 2, or the rows and a kernel"
+        )
 
 
 def _finite(K: np.ndarray, kernel: Any) -> np.ndarray:
+    """Return K; raise an error if it holds infinity or NaN."""
     with np.errstate(over="ignore", invalid="ignore"):
         finite = np.isfinite(K.sum()) or np.isfinite(K).all()
     if not finite:
@@ -118,7 +153,7 @@ def _finite(K: np.ndarray, kernel: Any) -> np.ndarray:
 
 
 def _units(X: Any) -> Any:
-    """Rows of length 1, also where squares of entries overflow or vanish; zero rows stay."""
+    """Return rows of length 1, also where squares of entries overflow or vanish; zero rows stay."""
     norms = row_norms(X)
     norms = np.where(norms > 0, norms, 1).astype(X.dtype, copy=False)
     if not sp.issparse(X):
@@ -129,48 +164,47 @@ def _units(X: Any) -> Any:
 
 
 def squares(A: Any) -> np.ndarray:
-    """``||a||^2`` for each row, finite."""
+    """Return ``||a||^2`` for each row; raise an error where that overflows."""
     with np.errstate(over="ignore"):
         if sp.issparse(A):
-            found = np.asarray(A.multiply(A).sum(axis=1)).ravel()
+            sums = np.asarray(A.multiply(A).sum(axis=1)).ravel()
         else:
-            found = np.einsum("ij,ij->i", A, A)
-    if not found.max(initial=0.0) < np.finfo(float).max / 8:  # so that a distance is finite too
+            sums = np.einsum("ij,ij->i", A, A)
+    if not sums.max(initial=0.0) < np.finfo(float).max / 8:  # so that a distance is finite too
         raise ValueError(
             "X has entries so large that their squares overflow float64; divide X by its largest "
             "magnitude"
         )
-    return found
+    return sums
 
 
 def distances(A: Any, B: Any, a2: np.ndarray, b2: np.ndarray) -> np.ndarray:
-    """``||a - b||^2 = ||a||^2 + ||b||^2 - 2 a^T b``, off by the rounding of the squares."""
+    """Return ``||a - b||^2 = ||a||^2 + ||b||^2 - 2 a^T b``, off by the rounding of the squares."""
     D = dense((-2 * A) @ B.T)
     D += a2[:, None]
     D += b2
     return np.maximum(D, 0, out=D)
 
 
-def again(D: np.ndarray, A: Any, B: Any, doubtful: np.ndarray) -> None:
-    """The doubtful squared distances again, from differences: these have all the digits there are."""
-    i, j = np.nonzero(doubtful)
+def refine_distances(D: np.ndarray, A: Any, B: Any, inexact: np.ndarray) -> None:
+    """Compute the inexact squared distances in D from differences, which have all digits."""
+    i, j = np.nonzero(inexact)
     for c in row_slices(len(i), block_rows(A.shape[1], 8)):
-        difference = A[i[c]] - B[j[c]]
-        D[i[c], j[c]] = squares(difference)
+        D[i[c], j[c]] = squares(A[i[c]] - B[j[c]])
 
 
 def _rbf(X: Any, Y: Any, gamma: float, origin: np.ndarray | None, n_jobs: int | None) -> np.ndarray:
-    """``exp(-gamma ||x - y||^2)`` by blocks, distances in float64; symmetric where Y is X."""
+    """Return ``exp(-gamma ||x - y||^2)`` by blocks, distances in float64; symmetric if Y is X."""
     (N, d), M, same = X.shape, Y.shape[0], Y is X
     K = np.empty((N, M), dtype=np.result_type(X.dtype, Y.dtype))
     info = np.finfo(float)
     # Rounding of the squares may change gamma D by up to gamma (||a||^2 + ||b||^2) times this.
-    limit = DOUBT * float(np.finfo(K.dtype).eps) / float(info.eps)
-    far = 800 / gamma if gamma > 0 else info.max  # exp(-800) is 0
+    limit = REFINE_ABOVE * float(np.finfo(K.dtype).eps) / float(info.eps)
+    longest = 800 / gamma if gamma > 0 else info.max  # exp(-800) is 0
     cuts = row_slices(N, block_rows(min(M, block_rows(d, 8, 8)), 8))
 
     def strip(r: slice, c: slice, B: Any, b2: np.ndarray) -> None:
-        if same:  # what is above the diagonal is below it
+        if same:  # K[c, r] is the transpose of K[r, c]
             c = slice(c.start, min(c.stop, r.stop))
             B, b2 = B[: c.stop - c.start], b2[: c.stop - c.start]
         A = shifted_rows(as_float64(X[r]), origin)
@@ -179,15 +213,15 @@ def _rbf(X: Any, Y: Any, gamma: float, origin: np.ndarray | None, n_jobs: int | 
         with np.errstate(over="ignore", invalid="ignore"):
             if gamma * float(a2.max() + b2.max()) > limit:
                 size = a2[:, None] + b2
-                least = np.clip(D - 32 * info.eps * size, 0, far)
-                again(D, A, B, gamma * size * np.exp(-gamma * least) > limit)
+                least = np.clip(D - 32 * info.eps * size, 0, longest)
+                refine_distances(D, A, B, gamma * size * np.exp(-gamma * least) > limit)
         if same:
             low, high = max(r.start, c.start), min(r.stop, c.stop)
             Q = D[low - r.start : high - r.start, low - c.start : high - c.start]
             Q[...] = (Q + Q.T) / 2
             np.fill_diagonal(Q, 0)
         if gamma * float(a2.max() + b2.max()) > 400:
-            np.minimum(D, far, out=D)
+            np.minimum(D, longest, out=D)
         D *= -gamma
         np.exp(D.astype(K.dtype, copy=False), out=K[r, c])
         if same:
@@ -197,6 +231,6 @@ def _rbf(X: Any, Y: Any, gamma: float, origin: np.ndarray | None, n_jobs: int | 
         for c in row_slices(M, block_rows(d, 8, 8)):
             B = shifted_rows(as_float64(Y[c]), origin)
             b2 = squares(B)
-            todo = [r for r in cuts if not same or r.stop > c.start]
-            list(pool.map(lambda r, c=c, B=B, b2=b2: strip(r, c, B, b2), todo))
+            strips = [r for r in cuts if not same or r.stop > c.start]
+            list(pool.map(lambda r, c=c, B=B, b2=b2: strip(r, c, B, b2), strips))
     return K

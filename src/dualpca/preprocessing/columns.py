@@ -1,4 +1,4 @@
-"""What is said of each column: missing cells, mean and spread, median and MAD."""
+"""Statistics of columns: missing cells, mean and deviation, median and MAD."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from array_api_compat import array_namespace
 
-from ..linalg import to_numpy
+from ..linalg import power_of_two, to_numpy
+from ..operators.block_ops import GRAM_FACTOR
+from ..operators.row_blocks import RowBlocked
 
-#: So many numbers are in memory in float64 at a time.
+#: This many numbers are in memory in float64 at a time.
 CHUNK = 2**22
 
 #: 1 over the MAD, and over the mean absolute deviation, of the standard normal distribution.
@@ -26,8 +29,8 @@ TINY = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True)
-class Described:
-    """Rows, those with missing cells, and for each column counts, mean, deviation, extremes."""
+class ColumnSummary:
+    """The numbers of rows and of rows with missing cells; of each column, counts and moments."""
 
     rows: int
     incomplete: int
@@ -42,16 +45,16 @@ class Described:
     def counted(self) -> np.ndarray:
         return self.rows - self.missing - self.infinite
 
-    def __add__(self, other: Described) -> Described:
-        """Of the rows of both (Chan, Golub and LeVeque 1983), in roots, as squares may overflow."""
+    def __add__(self, other: ColumnSummary) -> ColumnSummary:
+        """Summarise the rows of both (Chan, Golub and LeVeque 1983), in roots: squares may overflow."""
         n, m = self.counted, other.counted
         share = m / np.maximum(n + m, 1)
         with np.errstate(over="ignore", invalid="ignore"):  # fit refuses columns as wide as float64
-            apart = other.mean - self.mean
-            mean = self.mean + share * apart
+            difference = other.mean - self.mean
+            mean = self.mean + share * difference
             within = np.hypot(np.sqrt(1 - share) * self.deviation, np.sqrt(share) * other.deviation)
-            deviation = np.hypot(within, np.sqrt(share * (1 - share)) * apart)
-        return Described(
+            deviation = np.hypot(within, np.sqrt(share * (1 - share)) * difference)
+        return ColumnSummary(
             self.rows + other.rows,
             self.incomplete + other.incomplete,
             self.missing + other.missing,
@@ -63,182 +66,153 @@ class Described:
         )
 
     def deviations(self, eps: float) -> np.ndarray:
-        """Standard deviations, 1 where a column has no spread but rounding."""
+        """Return standard deviations, 1 for columns without spread beyond rounding."""
         size = np.maximum(np.abs(self.low), np.abs(self.high))
         with np.errstate(over="ignore"):
             spread = self.high - self.low > 8 * eps * size
-        # Subnormal numbers have not the digits to be divided by.
+        # Subnormal numbers have too few digits to divide by.
         return np.where(spread & (self.deviation > TINY), self.deviation, 1.0)
 
 
+def summarize(X: RowBlocked) -> ColumnSummary:
+    """Summarise the columns of all rows, the blocks in their order."""
+    parts = X.sum_blocks(lambda rows, block: ([summarize_block(block)],), GRAM_FACTOR)[0]
+    return reduce(add, parts)
+
+
+def summarize_block(block: Any) -> ColumnSummary:
+    """Summarise the columns of a block of rows of any kind, on the host."""
+    if sp.issparse(block):
+        return _summarize_sparse(block)
+    N, step = block.shape[0], max(1, CHUNK // max(1, block.shape[1]))
+    parts = (block[i : min(i + step, N), :] for i in range(0, N, step))
+    return reduce(add, (_summarize_dense(to_numpy(part)) for part in parts))
+
+
+def _summarize_dense(A: np.ndarray) -> ColumnSummary:
+    A = A.astype(np.float64, copy=False)
+    finite = is_finite(A)
+    nan = np.zeros((1, A.shape[1]), dtype=bool) if finite else np.isnan(A)
+    sound: Any = True if finite else np.isfinite(A)
+    missing, counted = nan.sum(axis=0), np.sum(sound, axis=0) if not finite else len(A)
+    low = A.min(axis=0, initial=np.inf, where=sound)
+    high = A.max(axis=0, initial=-np.inf, where=sound)
+    unit = power_of_two(np.maximum(np.abs(low), np.abs(high)))
+    A = A / unit  # so that squares neither overflow nor vanish
+    mean = A.sum(axis=0, where=sound) / np.maximum(counted, 1)
+    squares = ((A - mean) ** 2).sum(axis=0, where=sound)
+    deviation = np.sqrt(squares / np.maximum(counted, 1))
+    infinite, incomplete = len(A) - missing - counted, int(nan.any(axis=1).sum())
+    return ColumnSummary(
+        len(A), incomplete, missing, infinite, mean * unit, deviation * unit, low, high
+    )
+
+
+def _summarize_sparse(S: Any) -> ColumnSummary:
+    """Summarise the columns of a sparse block by its stored entries."""
+    S = S.tocoo(copy=True)
+    S.sum_duplicates()
+    (N, d), columns, values = S.shape, S.coords[1], S.data.astype(np.float64)
+    nan, sound = np.isnan(values), np.isfinite(values)
+
+    def total(entries: np.ndarray) -> np.ndarray:
+        return np.bincount(columns, weights=entries, minlength=d)
+
+    missing, stored, infinite = (
+        total(which).astype(np.int64) for which in (nan, sound, ~sound & ~nan)
+    )
+    counted = N - missing - infinite
+    low, high = (np.where(counted > stored, 0.0, end) for end in (np.inf, -np.inf))
+    np.minimum.at(low, columns[sound], values[sound])
+    np.maximum.at(high, columns[sound], values[sound])
+    unit = power_of_two(np.maximum(np.abs(low), np.abs(high)))
+    values = np.where(sound, values, 0.0) / unit[columns]
+    mean = total(values) / np.maximum(counted, 1)
+    squares = total(np.where(sound, values - mean[columns], 0.0) ** 2)
+    squares += (counted - stored) * mean**2
+    deviation = np.sqrt(squares / np.maximum(counted, 1))
+    incomplete = len(np.unique(S.coords[0][nan]))
+    return ColumnSummary(N, incomplete, missing, infinite, mean * unit, deviation * unit, low, high)
+
+
 def is_finite(block: Any) -> bool:
-    """Whether all entries are; a sum tells in nearly every case."""
+    """Return whether all entries are finite; their sum tells in nearly every case."""
     entries = block.data if sp.issparse(block) else block
     xp = array_namespace(entries)
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(xp.isfinite(xp.sum(entries))) or bool(xp.all(xp.isfinite(entries)))
 
 
-def has_infinite(block: Any) -> bool:
-    """Whether any entry is infinite, NaN aside."""
-    entries = block.data if sp.issparse(block) else block
-    xp = array_namespace(entries)
-    return bool(xp.any(xp.isinf(entries)))
-
-
-def describe(block: Any) -> Described:
-    """Of a block of rows of any kind, on the host."""
-    if sp.issparse(block):
-        return _describe_sparse(block)
-    N, step = block.shape[0], max(1, CHUNK // max(1, block.shape[1]))
-    parts = (block[i : min(i + step, N), :] for i in range(0, N, step))
-    return reduce(lambda a, b: a + b, (_describe_dense(to_numpy(part)) for part in parts))
-
-
-def _unit(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """A power of two at the largest magnitude of each column.
-
-    Columns are divided by it, which rounds nothing, so that their squares neither overflow nor
-    vanish.
-    """
-    size = np.maximum(np.abs(low), np.abs(high))
-    return np.ldexp(0.5, np.frexp(np.where(np.isfinite(size), size, 0.0))[1])
-
-
-def _describe_dense(A: np.ndarray) -> Described:
-    A = A.astype(np.float64, copy=False)
-    none = np.zeros(A.shape[1], dtype=np.int64)
-    if is_finite(A):
-        low, high = A.min(axis=0), A.max(axis=0)
-        unit = _unit(low, high)
-        A = A / unit
-        mean = A.mean(axis=0)
-        deviation = np.sqrt(((A - mean) ** 2).mean(axis=0))
-        return Described(len(A), 0, none, none, mean * unit, deviation * unit, low, high)
-    gone, sound = np.isnan(A), np.isfinite(A)
-    missing, counted = gone.sum(axis=0), sound.sum(axis=0)
-    low = np.where(sound, A, np.inf).min(axis=0)
-    high = np.where(sound, A, -np.inf).max(axis=0)
-    unit = _unit(low, high)
-    A = np.where(sound, A, 0.0) / unit
-    mean = A.sum(axis=0) / np.maximum(counted, 1)
-    squares = (np.where(sound, A - mean, 0.0) ** 2).sum(axis=0)
-    return Described(
-        len(A),
-        int(gone.any(axis=1).sum()),
-        missing,
-        len(A) - missing - counted,
-        mean * unit,
-        np.sqrt(squares / np.maximum(counted, 1)) * unit,
-        low,
-        high,
-    )
-
-
-def _describe_sparse(S: Any) -> Described:
-    """Of a sparse block, of whose entries only those that are stored are looked at."""
-    S = S.tocoo(copy=True)
-    S.sum_duplicates()
-    (N, d), columns, values = S.shape, S.coords[1], S.data.astype(np.float64)
-    gone, sound = np.isnan(values), np.isfinite(values)
-
-    def total(what: np.ndarray) -> np.ndarray:
-        return np.bincount(columns, weights=what, minlength=d)
-
-    missing, stored = total(gone).astype(np.int64), total(sound).astype(np.int64)
-    infinite = total(~sound & ~gone).astype(np.int64)
-    counted = N - missing - infinite
-    low, high = (np.where(counted > stored, 0.0, end) for end in (np.inf, -np.inf))
-    np.minimum.at(low, columns[sound], values[sound])
-    np.maximum.at(high, columns[sound], values[sound])
-    unit = _unit(low, high)
-    values = np.where(sound, values, 0.0) / unit[columns]
-    mean = total(values) / np.maximum(counted, 1)
-    squares = total(np.where(sound, values - mean[columns], 0.0) ** 2)
-    squares += (counted - stored) * mean**2
-    return Described(
-        N,
-        len(np.unique(S.coords[0][gone])),
-        missing,
-        infinite,
-        mean * unit,
-        np.sqrt(squares / np.maximum(counted, 1)) * unit,
-        low,
-        high,
-    )
-
-
 def medians(X: Any, eps: float) -> tuple[np.ndarray, np.ndarray]:
-    """The median of each column, NaN where it has no value, and the robust scale.
+    """Return the median of each column, NaN if it has no value, and the robust scale.
 
-    That is 1.4826 MAD; where half of the column is equal, 1.2533 times the mean absolute deviation
-    from the median; 1 where there is no spread but rounding.
+    The scale is 1.4826 MAD; if half of the column is equal, 1.2533 times the mean absolute deviation
+    from the median; 1 without spread beyond rounding.
     """
     N, d = X.shape
     if sp.issparse(X):
         S = X.tocsc(copy=True)
         S.sum_duplicates()
         bounds = zip(S.indptr[:-1], S.indptr[1:], strict=True)
-        parts = [_of_sparse(S.data[i:j].astype(np.float64), N, eps) for i, j in bounds]
+        parts = [_sparse_medians(S.data[i:j].astype(np.float64), N, eps) for i, j in bounds]
     else:
         width = max(1, CHUNK // max(N, 1))
         parts = [
-            _of_columns(to_numpy(X[:, j : min(j + width, d)]).astype(np.float64), eps)
+            _dense_medians(to_numpy(X[:, j : min(j + width, d)]).astype(np.float64), eps)
             for j in range(0, d, width)
         ]
     return np.concatenate([m for m, _ in parts]), np.concatenate([s for _, s in parts])
 
 
-def _of_columns(A: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:
+def _dense_medians(A: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:
     complete = is_finite(A)
     median: Callable[..., Any] = np.median if complete else np.nanmedian
     mean: Callable[..., Any] = np.mean if complete else np.nanmean
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of columns of NaN, whose median is NaN
+        warnings.simplefilter("ignore", RuntimeWarning)  # the median of a column of NaN is NaN
         middle = median(A, axis=0)
-        apart = np.abs(A - middle)
-        return middle, _spread(
-            NORMAL_MAD * median(apart, axis=0), NORMAL_MEAN * mean(apart, axis=0), eps * abs(middle)
-        )
+        distance = np.abs(A - middle)
+        mad, mean_distance = NORMAL_MAD * median(distance, axis=0), mean(distance, axis=0)
+        return middle, _robust_scale(mad, NORMAL_MEAN * mean_distance, eps * abs(middle))
 
 
-def _of_sparse(values: np.ndarray, N: int, eps: float) -> tuple[np.ndarray, np.ndarray]:
-    """Of one column by its stored values: where most are zeros, so are median and MAD."""
-    kept = values[~np.isnan(values)]
-    counted = N - (len(values) - len(kept))
-    zeros = counted - len(kept)
+def _sparse_medians(values: np.ndarray, N: int, eps: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return those of one column by its stored values: 0 and 0 for the MAD if most are zeros."""
+    observed = values[~np.isnan(values)]
+    counted = N - (len(values) - len(observed))
+    zeros = counted - len(observed)
     if 2 * zeros <= counted:
-        return _of_columns(np.concatenate([kept, np.zeros(zeros)])[:, None], eps)
-    mean = np.array([NORMAL_MEAN * (np.abs(kept) / counted).sum()])
-    return np.zeros(1), _spread(np.zeros(1), mean, np.zeros(1))
+        return _dense_medians(np.concatenate([observed, np.zeros(zeros)])[:, None], eps)
+    mean = np.array([NORMAL_MEAN * (np.abs(observed) / counted).sum()])
+    return np.zeros(1), _robust_scale(np.zeros(1), mean, np.zeros(1))
 
 
-def _spread(mad: np.ndarray, mean: np.ndarray, rounding: np.ndarray) -> np.ndarray:
+def _robust_scale(mad: np.ndarray, mean: np.ndarray, rounding: np.ndarray) -> np.ndarray:
     least = np.maximum(8 * rounding, TINY)
     return np.where(mad > least, mad, np.where(mean > least, mean, 1.0))
 
 
-def refuse(found: Described, names: Any, missing: str) -> None:
-    """An error for infinite values, and for missing ones unless they are to be filled."""
-    if found.infinite.any():
+def check_cells(summary: ColumnSummary, names: Any, missing: str) -> None:
+    """Raise an error for infinite values, and for missing ones unless they are to be filled."""
+    if summary.infinite.any():
         raise ValueError(
-            f"X has {found.infinite.sum()} infinite values (inf), most in "
-            f"{worst(found.infinite, names)}; correct them, or mark them as missing with NaN"
+            f"X has {summary.infinite.sum()} infinite values (inf), most in "
+            f"{_worst(summary.infinite, names)}; correct them, or mark them as missing with NaN"
         )
-    if missing == "refuse" and found.incomplete:
+    if missing == "refuse" and summary.incomplete:
         raise ValueError(
-            f"X has {found.missing.sum()} missing cells (NaN) in {found.incomplete} of {found.rows} "
-            f"rows, most in {worst(found.missing, names)}; use Preprocessor(missing='impute') to "
-            "fill them with the medians of the columns, or drop those rows or columns"
+            f"X has {summary.missing.sum()} missing cells (NaN) in {summary.incomplete} of "
+            f"{summary.rows} rows, most in {_worst(summary.missing, names)}; use "
+            "Preprocessor(missing='impute') to fill them with the medians of the columns, or drop "
+            "those rows or columns"
         )
 
 
-def worst(counts: np.ndarray, names: Any) -> str:
-    """The three columns with the largest counts, by name."""
+def _worst(counts: np.ndarray, names: Any) -> str:
+    """Return the names of the three columns with the largest counts."""
     order = [j for j in np.argsort(-counts, kind="stable")[:3] if counts[j]]
-    return ", ".join(f"{named(j, names)} ({counts[j]})" for j in order)
+    return ", ".join(f"{column_name(j, names)} ({counts[j]})" for j in order)
 
 
-def named(j: int, names: Any) -> str:
-    """What a column is called."""
+def column_name(j: int, names: Any) -> str:
     return f"column {j}" if names is None else repr(str(names[j]))
