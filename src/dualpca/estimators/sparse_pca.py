@@ -11,18 +11,15 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 
-from ..functions.base import Function, HalfSquare
-from ..functions.sparse import TopK
-from ..functions.thresholds import HardSquare, SoftSquare
 from ..linalg import Array, fix_signs, namespace
 from ..operators import Operator, as_operator
 from ..progress import convergence
 from ..solvers.base import TINY
 from ..solvers.solve import user_stacklevel
 from ..solvers.subspace import warn_above
-from ..sparse.active import Features
-from ..sparse.components import STARTS, Found, Rule
-from ..sparse.quadratic import adjusted_variances, cumulative_variances
+from ..sparse.active import ActiveColumns
+from ..sparse.components import SparseOptions
+from ..sparse.deflation import adjusted_variances, cumulative_variances
 from ._base import (
     centered_rows,
     check_components,
@@ -259,62 +256,48 @@ class SparsePCA(FitContext, ScoresMixin, BaseEstimator):
         sizes = [nonzeros(model.n_nonzero, s, d) if bounded else (d,) * s for model in models]
         Xc, mean, mass = centered_rows(operator, sample_weight, self.center)
         with Xc.blas_limited():
-            features, warm = Features(Xc), None
-            energy = float(features.variances.sum())
+            columns, W = ActiveColumns(Xc), None
+            energy = float(columns.C.variances.sum())
             check_energy(energy, Xc)
             start = seed(self.random_state)
             for model, k in zip(models, sizes, strict=True):
                 model.n_features_in_ = first.n_features_in_
                 if hasattr(first, "feature_names_in_"):
                     model.feature_names_in_ = first.feature_names_in_
-                found, CW = features.solve(model._rule(k, start), max(k) if bounded else 0, warm)
-                warm = found.W
-                model._set(found, CW, energy, Xc, mean, mass)
+                result, CW = columns.solve(model._options(k, start), W)
+                W = result.W
+                model.n_samples_, model.n_passes_ = N, Xc.passes
+                model.residual_, model.n_iter_ = result.residual, result.iterations
+                model.mean_ = Xc.asarray(np.zeros(d)) if mean is None else mean
+                model._set_components(W, CW, energy, mass, Xc)
         return X
 
-    def _rule(self, k: tuple[int, ...], start: int) -> Rule:
-        def make(j: int | None, top: float) -> Function:
-            if self.penalty == "cardinality":
-                return HalfSquare(TopK(k if j is None else k[j], self.positive))
-            if self.penalty == "l0":
-                return HardSquare(self.alpha * top**2, self.positive)
-            return SoftSquare(self.alpha * top, self.positive)
-
-        return Rule(
-            method=self.method,
-            n_components=len(k),
-            make=make,
-            deflation=self.deflation,
-            refit=self.penalty != "cardinality",
-            positive=self.positive,
-            n_starts=self.n_starts or (STARTS if self.method == "deflation" else 1),
-            tol=self.tol,
-            max_iter=self.max_iter,
-            seed=start,
+    def _options(self, k: tuple[int, ...], start: int) -> SparseOptions:
+        names = (
+            "method",
+            "deflation",
+            "penalty",
+            "alpha",
+            "positive",
+            "n_starts",
+            "tol",
+            "max_iter",
         )
+        return SparseOptions(k, seed=start, **{name: getattr(self, name) for name in names})
 
-    def _set(
-        self,
-        found: Found,
-        CW: np.ndarray,
-        energy: float,
-        X: Operator,
-        mean: Array | None,
-        mass: float,
+    def _set_components(
+        self, W: np.ndarray, CW: np.ndarray, energy: float, mass: float, X: Operator
     ) -> None:
-        signs = fix_signs(found.W)[None, :]
-        W, CW, total = found.W * signs + 0.0, CW * signs, max(energy, TINY)  # no -0
+        signs = fix_signs(W)[None, :]
+        W, CW, total = W * signs + 0.0, CW * signs, max(energy, TINY)  # no -0
         adjusted = adjusted_variances(W, CW)
-        self.n_samples_, self.n_components_ = X.shape[0], W.shape[1]
+        self.n_components_ = W.shape[1]
         self.components_ = X.asarray(np.ascontiguousarray(W.T))
         self.explained_variance_ = X.asarray(adjusted / (mass - 1))
         self.explained_variance_ratio_ = X.asarray(adjusted / total)
         self.cumulative_variance_ratio_ = X.asarray(cumulative_variances(W, CW) / total)
         xp = namespace(self.components_)
         self.n_nonzero_ = xp.sum(xp.astype(self.components_ != 0, xp.int64), axis=1)
-        self.mean_ = self.components_[0, :] * 0.0 if mean is None else mean
-        self.residual_, self.n_iter_ = found.residual, found.iterations
-        self.n_passes_ = X.passes
         self.convergence_ = convergence(None, self.residual_)
         empty = int((~W.any(axis=0)).sum())
         if empty:
@@ -324,7 +307,7 @@ class SparsePCA(FitContext, ScoresMixin, BaseEstimator):
                 UserWarning,
                 stacklevel=user_stacklevel(),
             )
-        warn_above(found.residual, self.tol, self.method, self.max_iter)
+        warn_above(self.residual_, self.tol, self.method, self.max_iter)
 
     def _scores(self, X: Any) -> Array:
         xp = namespace(self.components_)
