@@ -44,7 +44,8 @@ class ActiveColumns:
     ) -> tuple[SparseResult, np.ndarray]:
         """Return components of length 1, and ``X^T X W``."""
         d, s = self.X.shape[1], len(options.n_nonzero)
-        count = max(SPARE * options.widest, ALL // (s + 1))
+        widest = 0 if options.shrinks else max(options.n_nonzero)
+        count = max(SPARE * widest, ALL // (s + 1))
         is_small = d <= ALL
         keep_all = is_small or count > ACTIVE
         active = np.arange(d) if keep_all else self._candidates(s, count, options.seed)
@@ -65,7 +66,7 @@ class ActiveColumns:
                 W = np.zeros((d, s))
                 W[active] = unit(refitted(part, options, result.W))
                 return replace(result, W=W), self.C @ W if options.shrinks else CW / lengths(warm)
-            active = np.union1d(active, np.union1d(reached, _largest(Z, max(1, options.widest))))
+            active = np.union1d(active, np.union1d(reached, _largest(Z, max(1, widest))))
         result = sparse_components(self.C, options, warm)
         W = unit(refitted(self.C, options, result.W))
         return replace(result, W=W), self.C @ W

@@ -1,22 +1,23 @@
 """Sparse components of ``C = X^T X``: DCA on the sparse formulations, from several starts.
 
 By deflation and by the block method, components are fixed points of DCA on a problem of
-:mod:`dualpca.formulations`, before they are refitted. A step is ``W = dG*(Z)``, where
-:mod:`.targets` has ``Z = X^T dF(XW)``. The loops here are those of :class:`dualpca.DCA` but for two
-things: all starts share one product ``C W``, and Z comes from C in NumPy, at a third of the cost of the
-implicit factors of :class:`dualpca.operators.kernel.Kernel`. Eigenvectors on a support, refits and the
-method "reconstruction", which alternates least squares, are not DCA.
+:mod:`dualpca.formulations`, before they are refitted. A step is ``W = dG*(Z)`` with the
+``Z = X^T dF(XW)`` of :mod:`.targets`. It is that of :class:`dualpca.DCA`, but all starts share one
+product ``C W``, and Z comes from C in NumPy: the implicit factors of a Kernel cost three times as much.
+Eigenvectors on a support, refits and least squares ("reconstruction") are not DCA.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse.linalg
 
 from ..formulations import block_sparse, gpower, sparse
+from ..linalg import Array
 from ..operators import Operator
 from ..problem import DCProblem
 from ..progress import report_step
@@ -29,11 +30,9 @@ STARTS = 8
 #: DCA steps from all starts before the best one continues alone.
 EXPLORE = 6
 
-#: Supports of at least this size get their leading eigenvector from Lanczos instead of LAPACK.
-LANCZOS = 100
-
-#: On wider supports DCA continues without eigenvectors, since their matrix would not be small.
-WIDEST = 4000
+#: Supports of LANCZOS features or more get their leading eigenvector from Lanczos, not LAPACK. On
+#: supports of more than WIDEST features, whose matrix would not be small, DCA continues without.
+LANCZOS, WIDEST = 100, 4000
 
 
 @dataclass(frozen=True)
@@ -56,51 +55,44 @@ class SparseOptions:
         """Whether a penalty shrinks the loadings, which are then refitted on their support."""
         return self.penalty != "cardinality"
 
-    @property
-    def widest(self) -> int:
-        """The largest support that is allowed, 0 if none is known."""
-        return 0 if self.shrinks else max(self.n_nonzero)
-
     def objective(self, X: Operator, j: int | None, longest: float) -> DCProblem:
         """Return the problem of component j, or of all components together if j is None.
 
         ``longest`` is the largest length of a column of X, which penalties are relative to.
         """
-        if not self.shrinks:
-            if j is None:
-                return block_sparse(X, self.n_nonzero, self.positive).dual
-            return sparse(X, self.n_nonzero[j], self.positive)
-        gamma = self.alpha * (longest if self.penalty == "l1" else longest**2)
-        return gpower(X, gamma, self.penalty, self.positive).dual
+        if self.shrinks:
+            gamma = self.alpha * (longest if self.penalty == "l1" else longest**2)
+            return gpower(X, gamma, self.penalty, self.positive).dual
+        if j is None:
+            return block_sparse(X, self.n_nonzero, self.positive).dual
+        return sparse(X, self.n_nonzero[j], self.positive)
 
 
 @dataclass(frozen=True)
 class SparseResult:
-    """Loadings W in columns, with the lengths of the iteration, and the problems that DCA solved.
+    """Loadings W in columns, with the lengths of the iteration, and how they were found.
 
-    There is one problem for each column, or one for all.
+    DCA solved one problem for each column, or one for all.
     """
 
-    W: np.ndarray
-    problems: tuple[DCProblem, ...]
+    W: Array
+    problems: list[DCProblem]
     residual: float
     iterations: int
 
-    def step(self, Z: np.ndarray) -> np.ndarray:
-        """Return ``dG*(Z)``: the end of a DCA step, for loadings of any number of features."""
+    def step(self, Z: Array) -> Array:
+        """Return ``dG*(Z)``, the end of a DCA step; Z may have more features than W."""
         parts = zip(self.problems, np.split(Z, len(self.problems), axis=1), strict=True)
         return np.column_stack([p.G.conjugate.subgradient(part) for p, part in parts])
 
 
-def sparse_components(
-    C: DeflatedGram, options: SparseOptions, warm: np.ndarray | None = None
-) -> SparseResult:
+def sparse_components(C: DeflatedGram, options: SparseOptions, warm: Array = None) -> SparseResult:
     """Find the components of C; ``warm`` has an additional start for each."""
     by_method = _one_by_one if options.method == "deflation" else _together
     return by_method(C.undeflated(), options, warm)
 
 
-def refitted(C: DeflatedGram, options: SparseOptions, W: np.ndarray) -> np.ndarray:
+def refitted(C: DeflatedGram, options: SparseOptions, W: Array) -> Array:
     """Return the best loadings on the supports of W if a penalty has shrunk them, else W.
 
     This is no DCA: by deflation they are leading eigenvectors, else a power method on fixed supports.
@@ -110,36 +102,31 @@ def refitted(C: DeflatedGram, options: SparseOptions, W: np.ndarray) -> np.ndarr
     if options.method != "deflation":
         support, least = W != 0, 0.0 if options.positive else -np.inf
 
-        def advance(V: np.ndarray, CV: np.ndarray) -> np.ndarray:
+        def power_step(V: Array, CV: Array) -> Array:
             return np.where(support, np.maximum(polar_targets(V, CV), least), 0.0)
 
-        return _iterate(C, advance, W, options)[0]
+        return _iterate(C, power_step, W, options)[0]
     C, W = C.undeflated(), W.copy()
     for j in np.flatnonzero(W.any(axis=0)):
-        W[:, [j]] = _eigenvector(C, W[:, [j]], options)
-        z = (C @ W[:, [j]])[:, 0]
-        if float(W[:, j] @ z) > C.floor:
-            C.remove(W[:, j], z, options.deflation)
-        else:  # the refitted components before it explain all of it
-            W[:, j] = 0.0
+        w = _eigenvector(C, W[:, [j]], options)
+        # The refitted components before it may explain all of it.
+        W[:, [j]] = w if C.remove(w, C @ w, options.deflation) else 0.0
     return W
 
 
-def fixed_point_target(
-    C: DeflatedGram, options: SparseOptions, W: np.ndarray, CW: np.ndarray
-) -> np.ndarray:
+def fixed_point_target(C: DeflatedGram, options: SparseOptions, W: Array, CW: Array) -> Array:
     """Return Z such that W is a fixed point if ``W = dG*(Z)`` up to lengths, given ``C W``."""
     if options.method != "deflation":
         return (polar_targets if options.method == "block" else fit_targets)(W, CW)
     C, Z = C.undeflated(), np.zeros_like(W)
     for j in np.flatnonzero(W.any(axis=0)):
-        w, z = W[:, j], C.corrected(W[:, j], CW[:, j])
-        Z[:, [j]] = column_targets(w[:, None], z[:, None])
+        w, z = W[:, [j]], C.corrected(W[:, [j]], CW[:, [j]])
+        Z[:, [j]] = column_targets(w, z)
         C.remove(w, z, options.deflation)
     return Z
 
 
-def _one_by_one(C: DeflatedGram, options: SparseOptions, warm: np.ndarray | None) -> SparseResult:
+def _one_by_one(C: DeflatedGram, options: SparseOptions, warm: Array) -> SparseResult:
     """Find each component in what deflation by those before it leaves of C."""
     n, s = len(C.variances), len(options.n_nonzero)
     rng = np.random.default_rng(options.seed)
@@ -152,29 +139,24 @@ def _one_by_one(C: DeflatedGram, options: SparseOptions, warm: np.ndarray | None
             continue
         V = _leading_subspace(C, V, steps=1)
         starts = _starts(V, variances, options, rng)
-        if warm is not None:
-            starts = np.column_stack([warm[:, [j]], starts])
-        w, z, residual, iterations = _component(C, problems[j], starts, options)
+        starts = starts if warm is None else np.column_stack([warm[:, [j]], starts])
+        w, Cw, residual, iterations = _component(C, problems[j], starts, options)
         worst, total = max(worst, residual), total + iterations
-        if float(w @ z) > C.floor:
-            W[:, j] = w
-            C.remove(w, z, options.deflation)
-    return SparseResult(W, tuple(problems), worst, total)
+        if C.remove(w, Cw, options.deflation):
+            W[:, [j]] = w
+    return SparseResult(W, problems, worst, total)
 
 
-def _leading_subspace(C: DeflatedGram, V: np.ndarray, steps: int) -> np.ndarray:
+def _leading_subspace(C: DeflatedGram, V: Array, steps: int) -> Array:
     """Return rough leading eigenvectors of C by subspace iteration from V."""
     for _ in range(steps):
         V = np.linalg.qr(V)[0]
         CV = C @ V
-        _, Q = np.linalg.eigh(V.T @ CV)
-        V = CV @ Q[:, ::-1]
+        V = CV @ np.linalg.eigh(V.T @ CV)[1][:, ::-1]
     return np.linalg.qr(V)[0]
 
 
-def _starts(
-    V: np.ndarray, variances: np.ndarray, options: SparseOptions, rng: np.random.Generator
-) -> np.ndarray:
+def _starts(V: Array, variances: Array, options: SparseOptions, rng: Any) -> Array:
     """Return ``n_starts`` leading eigenvectors, features of largest variance and random vectors.
 
     With a penalty the feature of largest variance is always among them: the others might vanish.
@@ -190,15 +172,15 @@ def _starts(
     return np.column_stack([V[:, :dense], E, R])
 
 
-def _longer_part(V: np.ndarray) -> np.ndarray:
+def _longer_part(V: Array) -> Array:
     """Return the positive or the negative part of each column, whichever is longer."""
     longer = (V.clip(0) ** 2).sum(axis=0) >= (V.clip(None, 0) ** 2).sum(axis=0)
     return (V * np.where(longer, 1.0, -1.0)).clip(0)
 
 
 def _component(
-    C: DeflatedGram, problem: DCProblem, W: np.ndarray, options: SparseOptions
-) -> tuple[np.ndarray, np.ndarray, float, int]:
+    C: DeflatedGram, problem: DCProblem, W: Array, options: SparseOptions
+) -> tuple[Array, Array, float, int]:
     """Return w, ``C w``, the length of the last step and the number of steps, from the best start.
 
     DCA, except that on the k-sparse ball w becomes the leading eigenvector on its support once a step
@@ -232,26 +214,26 @@ def _component(
             last, level = (w, Cw), value
         elif short:
             break
-    return w[:, 0], Cw[:, 0], residual, explored + steps
+    return w, Cw, residual, explored + steps
 
 
-def _eigenvector(C: DeflatedGram, w: np.ndarray, options: SparseOptions) -> np.ndarray:
+def _eigenvector(C: DeflatedGram, w: Array, options: SparseOptions) -> Array:
     """Return the leading eigenvector on the support of w, to rounding.
 
-    Return w itself on wide supports, if the eigenvector is not positive where it must be, and if
-    Lanczos does not converge.
+    Return w itself on wide supports, if an eigenvector that must be positive is not, and if Lanczos
+    does not converge.
     """
     S = np.flatnonzero(w)
     if not 1 < len(S) <= WIDEST:
         return w
     B = C.block(S)
-    if len(S) < LANCZOS:
-        v = np.linalg.eigh(B)[1][:, -1]
-    else:
-        try:
+    try:
+        if len(S) < LANCZOS:
+            v = np.linalg.eigh(B)[1][:, -1]
+        else:
             v = scipy.sparse.linalg.eigsh(B, 1, which="LA", v0=w[S, 0], tol=0)[1][:, 0]
-        except scipy.sparse.linalg.ArpackNoConvergence:
-            return w
+    except scipy.sparse.linalg.ArpackNoConvergence:
+        return w
     v = v if v @ w[S, 0] >= 0 else -v
     if options.positive and v.min() < 0:
         return w
@@ -260,18 +242,14 @@ def _eigenvector(C: DeflatedGram, w: np.ndarray, options: SparseOptions) -> np.n
     return w
 
 
-#: From W and ``C W`` to the next W.
-Advance = Callable[[np.ndarray, np.ndarray], np.ndarray]
-
-
-def _together(C: DeflatedGram, options: SparseOptions, warm: np.ndarray | None) -> SparseResult:
+def _together(C: DeflatedGram, options: SparseOptions, warm: Array) -> SparseResult:
     """Find all components together, from principal axes and from random rotations of these.
 
     "reconstruction" continues from the results of "block" and of deflation, so that it never falls
     behind either in what it maximises.
     """
     n, s = len(C.variances), len(options.n_nonzero)
-    rng = np.random.default_rng(options.seed)
+    rng, by_fit = np.random.default_rng(options.seed), options.method == "reconstruction"
     problem = options.objective(C.data, None, C.longest)
     V = _leading_subspace(C, rng.standard_normal((n, min(n, s + 4))), steps=8)[:, :s]
     turns = [rng.standard_normal((s, s)) for _ in range((options.n_starts or 1) - 1)]
@@ -279,36 +257,35 @@ def _together(C: DeflatedGram, options: SparseOptions, warm: np.ndarray | None) 
     starts = [_longer_part(W) for W in starts] if options.positive else starts
     if options.shrinks:  # the axes might vanish
         starts.append(_pivots(C, s))
-
-    by_fit = options.method == "reconstruction"
     if warm is not None and not by_fit:
         starts.append(warm)
 
-    def dca_step(W: np.ndarray, CW: np.ndarray) -> np.ndarray:
+    def dca_step(W: Array, CW: Array) -> Array:
         return problem.G.conjugate.subgradient(polar_targets(W, CW))
 
-    def explained(W: np.ndarray) -> float:
-        variances = (cumulative_variances if by_fit else adjusted_variances)(W, C @ W)
-        return float(variances[-1] if by_fit else variances.sum())
+    def explained(result: tuple[Array, float, int]) -> float:
+        W = unit(result[0])
+        if by_fit:
+            return float(cumulative_variances(W, C @ W)[-1])
+        return float(adjusted_variances(W, C @ W).sum())
 
     tried = [_iterate(C, dca_step, W, options) for W in starts]
     if by_fit:
         many = max(options.n_starts or 1, STARTS)
         other = replace(options, method="deflation", deflation="projection", n_starts=many)
-        by_deflation = sparse_components(C, other)
-        tried.append((by_deflation.W, np.inf, by_deflation.iterations))
+        deflated = sparse_components(C, other)
+        tried.append((deflated.W, np.inf, deflated.iterations))
         tried += [] if warm is None else [(warm, np.inf, 0)]
-        fit = _least_squares(C, options)
+        fit = _least_squares(deflated.problems)
         tried = [_iterate(C, fit, W, options, steps) for W, _, steps in tried]
-    W, residual, steps = max(tried, key=lambda result: explained(unit(result[0])))
-    return SparseResult(W, (problem,), residual, steps)
+    W, residual, steps = max(tried, key=explained)
+    return SparseResult(W, [problem], residual, steps)
 
 
-def _least_squares(C: DeflatedGram, options: SparseOptions) -> Advance:
+def _least_squares(problems: list[DCProblem]) -> Callable[[Array, Array], Array]:
     """Fit one loading after the other, the scores fixed: ``||X - T W^T||`` never rises. No DCA."""
-    problems = [options.objective(C.data, j, C.longest) for j in range(len(options.n_nonzero))]
 
-    def advance(W: np.ndarray, CW: np.ndarray) -> np.ndarray:
+    def fit(W: Array, CW: Array) -> Array:
         W, XT, G = best_scores(W, CW)
         for j, problem in enumerate(problems):
             if G[j, j] > 0:
@@ -316,10 +293,10 @@ def _least_squares(C: DeflatedGram, options: SparseOptions) -> Advance:
                 W[:, [j]] = np.where(problem.G.conjugate.subgradient(z) != 0, z, 0.0)
         return W
 
-    return advance
+    return fit
 
 
-def _pivots(C: DeflatedGram, s: int) -> np.ndarray:
+def _pivots(C: DeflatedGram, s: int) -> Array:
     """Return loadings with orthonormal scores, each adding the feature that is explained least."""
     W, left = np.zeros((len(C.variances), s)), C.variances
     for j in range(s):
@@ -335,12 +312,16 @@ def _pivots(C: DeflatedGram, s: int) -> np.ndarray:
 
 
 def _iterate(
-    C: DeflatedGram, advance: Advance, W: np.ndarray, options: SparseOptions, steps_before: int = 0
-) -> tuple[np.ndarray, float, int]:
+    C: DeflatedGram,
+    advance: Callable[..., Array],
+    W: Array,
+    options: SparseOptions,
+    before: int = 0,
+) -> tuple[Array, float, int]:
     """Repeat ``W = advance(W, C W)`` until the columns turn by at most ``tol``.
 
-    Return W, the last turn and the number of steps. The common scale of W means nothing, and would
-    overflow or vanish with that of the data.
+    Return W, the last turn and the number of steps, with those ``before``. The common scale of W
+    means nothing, and would overflow or vanish with that of the data.
     """
     residual, steps = np.inf, 0
     while residual > options.tol and steps < options.max_iter:
@@ -349,4 +330,4 @@ def _iterate(
         W = new / (float(np.abs(new).max()) or 1.0)
         if report_step(options.method, residual, options.tol):
             break
-    return W, residual, steps_before + steps
+    return W, residual, before + steps

@@ -70,26 +70,30 @@ class DeflatedGram:
         C = self._C[np.ix_(S, S)] if formed else to_numpy(take_columns(self.X, S).gram())
         return C - self._L[S] @ self._R[S].T
 
-    def remove(self, w: np.ndarray, z: np.ndarray, rule: str) -> None:
+    def remove(self, w: np.ndarray, z: np.ndarray, rule: str) -> bool:
         """Remove the component w, where z is the product with w (Mackey 2008).
 
         "projection": ``(I - w w^T) C (I - w w^T)``; "orthogonal": the same with w orthogonalised
-        against the components before it; "schur": ``C - z z^T / w^T z``.
+        against the components before it; "schur": ``C - z z^T / w^T z``. Return False if the variance
+        of w is rounding, and remove nothing.
         """
-        variance = float(w @ z)
+        variance = float(np.vdot(w, z))
+        if variance <= self.floor:
+            return False
         left, right = z / variance, z
         if rule == "orthogonal":
             for _ in range(2):  # the second time removes the rounding of the first
                 w = w - self._basis @ (self._basis.T @ w)
             length = float(np.linalg.norm(w))
             if length <= RANK:
-                return
+                return True
             # The basis is in the kernel of C - L R^T, so z is also the product with the new w.
             w, z, variance = w / length, z / length, variance / length**2
-            self._basis = np.column_stack([self._basis, w])
+            self._basis = np.hstack([self._basis, w])
         if rule != "schur":
-            left, right = np.column_stack([z - variance * w, w]), np.column_stack([w, z])
-        self._L, self._R = np.column_stack([self._L, left]), np.column_stack([self._R, right])
+            left, right = np.hstack([z - variance * w, w]), np.hstack([w, z])
+        self._L, self._R = np.hstack([self._L, left]), np.hstack([self._R, right])
+        return True
 
 
 def adjusted_variances(W: np.ndarray, CW: np.ndarray) -> np.ndarray:
