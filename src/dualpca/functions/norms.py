@@ -141,7 +141,8 @@ class KyFan(Norm):
     def _largest(self, size: Array) -> Array:
         """Return the k largest entries in decreasing order."""
         xp = namespace(size)
-        return xp.sort(xp.reshape(size, (-1,)), descending=True)[: self.k]
+        flat = xp.sort(xp.reshape(size, (-1,)), descending=True)
+        return flat[: min(self.k, flat.shape[0])]
 
     def __call__(self, W: Array) -> float:
         xp = namespace(W)
