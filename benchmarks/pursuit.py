@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from dualpca.estimators.pursuit import PrincipalComponentPursuit
-from dualpca.pursuit import admm as _shrink
+from dualpca.pursuit.admm import Shrinkage, Triplets, pursue, svd_triplets
 
 from .measure import PAUSE
 
@@ -26,13 +26,13 @@ SCALES = ("N(0, 1/n)", "N(0, 1)")
 OURS, FULL, PEER = "ours", "full SVDs", "pyrpca"
 
 
-class FullSVD(_shrink.Shrinkage):
+class FullSVD(Shrinkage):
     """The same by a full SVD each time."""
 
-    def __call__(self, Z: np.ndarray, tau: float, accuracy: float) -> _shrink.Triplets:
-        return _shrink.by_svd(Z, tau)
+    def __call__(self, Z: np.ndarray, tau: float, accuracy: float) -> Triplets:
+        return svd_triplets(Z, tau)
 
-    def complete(self, *found: Any) -> bool:
+    def certify(self, *found: Any) -> bool:
         return True
 
 
@@ -53,7 +53,7 @@ def methods() -> dict[str, Callable[[np.ndarray], np.ndarray]]:
 
     def full(X: np.ndarray) -> np.ndarray:
         lam = 1 / np.sqrt(max(X.shape))
-        found = _shrink.pursue(X, lam=lam, mu=None, tol=1e-7, max_iter=1000, shrink=FullSVD(0))
+        found = pursue(X, lam=lam, mu=None, tol=1e-7, max_iter=1000, shrink=FullSVD(0))
         return found.L
 
     found = {

@@ -20,7 +20,7 @@ from sklearn.decomposition import SparsePCA as PeerSparsePCA
 from sklearn.exceptions import ConvergenceWarning
 
 from dualpca import SparsePCA
-from dualpca.sparse.quadratic import adjusted_variances, cumulative_variances
+from dualpca.sparse.deflation import adjusted_variances, cumulative_variances
 
 
 def planted(N: int, d: int, k: int = 50, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

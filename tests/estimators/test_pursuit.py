@@ -16,10 +16,10 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dualpca import as_operator
-from dualpca.estimators import pursuit as module
-from dualpca.estimators.pursuit import PrincipalComponentPursuit, l1_scores
-from dualpca.pursuit import admm as _shrink
-from dualpca.pursuit.admm import Shrinkage, by_gram, by_svd, pursue
+from dualpca.estimators.pursuit import PrincipalComponentPursuit
+from dualpca.pursuit import l1_fit
+from dualpca.pursuit.admm import Shrinkage, count_above, gram_triplets, pursue, svd_triplets
+from dualpca.pursuit.l1_fit import l1_scores
 
 
 def planted(N, d, r, share, seed=0, *, unit=True):
@@ -70,6 +70,8 @@ def test_planted_parts_are_recovered(shape, unit, seed):
     assert model.n_components_ == 5
     assert model.gap_ <= 1e-7
     assert model.dual_residual_ <= 1e-7
+    assert model.residual_ == max(model.gap_, model.dual_residual_)
+    assert (model.n_samples_, model.n_passes_) == (shape[0], model.n_iter_)
 
 
 @pytest.mark.parametrize("unit", [True, False])
@@ -223,16 +225,16 @@ def spectrum(N, d, sigma, seed=0):
 )
 def test_shrinkage_is_that_of_the_full_svd(shape, sigma):
     Z = spectrum(*shape, sigma)
-    U, values, V = by_svd(Z, 1.0)
+    U, values, V = svd_triplets(Z, 1.0)
     exact = (U * (values - 1)) @ V.T
     shrink = Shrinkage(0)
     for _ in range(2):  # cold, then warm
         found = shrink(Z, 1.0, 1e-6)
         U, values, V = found
-        assert shrink.complete(Z, 1.0, found, 1e-6)
+        assert shrink.certify(Z, 1.0, found, 1e-6)
         assert np.linalg.norm((U * (values - 1)) @ V.T - exact) <= 2e-6 * max(1, sigma[0] / 1e3)
         Z = Z + 1e-9 * np.random.default_rng(1).standard_normal(shape)
-    U, values, V = by_gram(Z, 1.0)
+    U, values, V = gram_triplets(Z, 1.0)
     assert_allclose((U * (values - 1)) @ V.T, exact, atol=1e-6)
 
 
@@ -243,14 +245,14 @@ def test_what_a_subspace_missed_is_seen_and_found():
     shrink = Shrinkage(0)
     assert shrink(Z, 1.0, 1e-8)[1].shape == (4,)
     shrink.basis = np.linalg.svd(Z)[2][:10].T  # blind to the columns that come now
-    shrink.random = False
+    shrink.has_random = False
     Z[150:, 100:] = spectrum(150, 100, sigma[:100], 1)
     found = shrink(Z, 1.0, 1e-8)
     assert found[1].shape == (4,)
-    assert not shrink.complete(Z, 1.0, found, 1e-8)
+    assert not shrink.certify(Z, 1.0, found, 1e-8)
     found = shrink(Z, 1.0, 1e-8)
     assert found[1].shape == (8,)
-    assert shrink.complete(Z, 1.0, found, 1e-8)
+    assert shrink.certify(Z, 1.0, found, 1e-8)
 
 
 def test_the_iterations_go_on_after_something_was_missed():
@@ -263,11 +265,11 @@ def test_the_iterations_go_on_after_something_was_missed():
                 self.after += (self.exact,)
             return found
 
-        def complete(self, *step):
+        def certify(self, *step):
             if self.doubts == 0:
-                self.doubts, self.basis, self.cold = 1, None, False
+                self.doubts, self.basis, self.use_gram = 1, None, True
                 return False
-            return super().complete(*step)
+            return super().certify(*step)
 
     L, S = planted(150, 120, 4, 0.05)
     shrink = Doubting(0)
@@ -326,14 +328,14 @@ def test_batches_of_rows_change_nothing(monkeypatch):
     X = sum(planted(40, 30, 3, 0.05))
     model = fitted(X)
     whole = model.transform(X)
-    monkeypatch.setattr(module, "BATCH", 100)
+    monkeypatch.setattr(l1_fit, "BATCH", 100)
     assert_allclose(model.transform(X), whole, atol=1e-8)
 
 
 def test_rows_left_unfinished_are_told(monkeypatch):
     X = np.random.default_rng(0).standard_normal((20, 10))
     model = fitted(X)
-    monkeypatch.setattr(module, "ROUNDS", 1)
+    monkeypatch.setattr(l1_fit, "MAX_STEPS", 1)
     with pytest.warns(ConvergenceWarning, match="of 20 rows were not fitted"):
         assert model.transform(X).shape == (20, model.n_components_)
 
@@ -483,7 +485,7 @@ def test_full_svds_give_the_same_path():
     full = pursue(X, shrink=benchmark.FullSVD(0), **options)
     assert abs(ours.iterations - full.iterations) <= 3
     assert distance(ours.L, full.L) <= 1e-6
-    assert _shrink.above(ours.triplets[1], 0.0) == 5
+    assert count_above(ours.triplets[1], 0.0) == 5
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import pickle
 import warnings
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -24,12 +25,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dualpca import DCA, PCA, Blocks, SparsePCA
+from dualpca import DCA, PCA, Blocks, SparsePCA, as_operator
 from dualpca.formulations import block_sparse, gpower, sparse
 from dualpca.sparse import active as _active
-from dualpca.sparse.components import sparse_components
-from dualpca.sparse.images import unit
-from dualpca.sparse.quadratic import Quadratic, adjusted_variances
+from dualpca.sparse.components import SparseOptions, sparse_components
+from dualpca.sparse.deflation import DeflatedGram, adjusted_variances
+from dualpca.sparse.targets import unit
 
 METHODS = ["deflation", "block", "reconstruction"]
 DEFLATIONS = ["projection", "orthogonal", "schur"]
@@ -118,10 +119,11 @@ def without(X, w, deflation, taken):
 
 def found(model, X):
     """What the model finds before it is refitted and scaled: loadings with their lengths."""
-    C = centred(X).T @ centred(X)
-    counts = (model.n_nonzero,) * model.n_components
-    start = int(np.random.RandomState(model.random_state).randint(np.iinfo(np.int32).max))
-    return sparse_components(Quadratic.of(C), model._rule(counts, start)).W
+    seed = int(np.random.RandomState(model.random_state).randint(np.iinfo(np.int32).max))
+    names = [field.name for field in fields(SparseOptions)][1:-1]
+    options = {name: getattr(model, name) for name in names}
+    options = SparseOptions((model.n_nonzero,) * model.n_components, seed=seed, **options)
+    return sparse_components(DeflatedGram(as_operator(centred(X))), options).W
 
 
 def polar(Y):

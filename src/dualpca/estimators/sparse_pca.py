@@ -1,4 +1,4 @@
-"""Sparse PCA with scikit-learn's face."""
+"""Sparse PCA as a scikit-learn estimator."""
 
 from __future__ import annotations
 
@@ -11,18 +11,15 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 
-from ..functions.base import Function, HalfSquare
-from ..functions.sparse import TopK
-from ..functions.thresholds import HardSquare, SoftSquare
 from ..linalg import Array, fix_signs, namespace
 from ..operators import Operator, as_operator
 from ..progress import convergence
 from ..solvers.base import TINY
 from ..solvers.solve import user_stacklevel
 from ..solvers.subspace import warn_above
-from ..sparse.active import Features
-from ..sparse.components import STARTS, Found, Rule
-from ..sparse.quadratic import adjusted_variances, cumulative_variances
+from ..sparse.active import ActiveColumns
+from ..sparse.components import SparseOptions
+from ..sparse.deflation import adjusted_variances, cumulative_variances
 from ._base import (
     centered_rows,
     check_components,
@@ -45,38 +42,38 @@ class SparsePCA(FitContext, ScoresMixin, BaseEstimator):
     Parameters
     ----------
     n_components : int or None
-        How many components; None for ``min(n_samples, n_features)``.
+        The number of components; None is ``min(n_samples, n_features)``.
     n_nonzero : int, float or sequence of these
-        The most nonzero loadings of a component: a number, a fraction of the features (0 < f <= 1), or
-        one of these for each component. For ``penalty="cardinality"``.
+        The most nonzero loadings of a component, for ``penalty="cardinality"``: a number, a fraction of
+        the features (0 < f <= 1), or one of these for each component.
     method : {"deflation", "block", "reconstruction"}
-        "deflation" finds one component after the other, each the leading one of what ``deflation``
-        leaves of the data. "block" finds all together, with orthonormal scores (the generalised power
-        method). "reconstruction" goes on from there and lowers ``||X - T W^T||`` over scores T and
-        sparse loadings W: the largest ``cumulative_variance_ratio_``.
+        "deflation" finds one component after the other, each in what ``deflation`` leaves of the data.
+        "block" finds all together, with orthonormal scores (the generalised power method).
+        "reconstruction" continues from both and lowers ``||X - T W^T||`` over scores T and sparse
+        loadings W, for the largest ``cumulative_variance_ratio_``.
     deflation : {"projection", "orthogonal", "schur"}
-        How a component w is taken out of the covariance C: ``(I - w w^T) C (I - w w^T)``; the same with
+        How a component w is removed from the covariance C: ``(I - w w^T) C (I - w w^T)``; the same with
         w orthogonalised against the components before it; or ``C - C w w^T C / w^T C w``, which leaves
         what its scores do not explain.
     penalty : {"cardinality", "l0", "l1"}
-        "cardinality" bounds the number of nonzeros by ``n_nonzero``; "l0" and "l1" penalise them (GPower)
-        as strongly as ``alpha`` says, and loadings are fitted again on the support found.
+        "cardinality" bounds the number of nonzeros by ``n_nonzero``. "l0" and "l1" penalise them by
+        ``alpha`` (GPower), and loadings are fitted again on the support.
     alpha : float
         The penalty of "l0" and "l1", relative to the least one that leaves no feature: 0 <= alpha < 1.
         With many features, after the first component, that is the least for the features searched.
     positive : bool
-        Loadings that are not negative.
+        Whether loadings must not be negative.
     center : bool
-        Subtract the mean of each feature.
+        Whether to subtract the mean of each feature.
     n_starts : int or None
-        Starts of a component (deflation: leading eigenvectors, single features, random vectors), or of
-        all together (principal axes, and these turned at random); the best is kept. None is 8 with
-        deflation, where starts share the work, else 1.
+        The number of starts, of which the best result is kept: leading eigenvectors, single features
+        and random vectors for each component by deflation, else principal axes and random rotations of
+        these. None is 8 by deflation, where starts share the work, else 1.
     tol : float
-        Stop when a step turns a component by no more than this angle. With deflation and
-        ``penalty="cardinality"`` components then are fixed points to rounding.
+        Stop when a step turns a component by at most this angle. With deflation and
+        ``penalty="cardinality"`` components are then fixed points to rounding.
     max_iter : int
-        The most steps for a component; a ConvergenceWarning tells what was reached.
+        The most steps for a component; a ConvergenceWarning has the residual reached.
     random_state : int, RandomState instance or None
         The seed of the starts.
     verbose : int
@@ -85,33 +82,33 @@ class SparsePCA(FitContext, ScoresMixin, BaseEstimator):
     Attributes
     ----------
     components_ : array of shape (n_components, n_features)
-        Loadings of length 1; in each the entry of largest magnitude is positive. Rows of zeros where no
-        variance was left.
+        Loadings of length 1; the entry of largest magnitude in each is positive. A row is zero if no
+        variance was left for it.
     explained_variance_, explained_variance_ratio_ : arrays of shape (n_components,)
-        What each component adds to those before it: adjusted variance (Zou, Hastie and Tibshirani 2006),
-        as sparse components are correlated.
+        What each component adds to those before it, since sparse components are correlated: adjusted
+        variance (Zou, Hastie and Tibshirani 2006).
     cumulative_variance_ratio_ : array of shape (n_components,)
         The share of the variance that ``inverse_transform(transform(X))`` keeps with the first
         components (Shen and Huang 2008).
     n_nonzero_ : array of shape (n_components,)
-        Nonzero loadings of each component.
+        The number of nonzero loadings of each component.
     mean_ : array of shape (n_features,)
     n_components_, n_samples_, n_features_in_ : int
     residual_ : float
         The last step of the component that moved most: 0 at a fixed point of DCA.
     n_iter_, n_passes_ : int
-        Steps from the best start in the last round, and readings of the data after validation, those
-        for the models before it in a path included.
+        Steps from the best start in the last round, and passes over the data after validation,
+        including those for the models before it in a path.
     convergence_ : list of (int, float)
         Steps so far, of all starts and components, and the length of each.
 
     Notes
     -----
-    By deflation components are fixed points of DCA on ``minimize delta_C(w) - 1/2 ||X w||^2``, C the
-    hull of the k-sparse unit vectors (:func:`dualpca.formulations.sparse`), by "block" on the block
-    formulation, and with "l0" and "l1", before loadings are fitted again, on those of GPower; by
-    "reconstruction", of alternating least squares. The starts choose among such stationary points,
-    which are not certified maxima: these are NP-hard to find.
+    Components are fixed points of DCA, by deflation on ``minimize delta_C(w) - 1/2 ||X w||^2`` with the
+    hull C of the k-sparse unit vectors (:func:`dualpca.formulations.sparse`), by "block" on
+    :func:`dualpca.formulations.block_sparse`, and with "l0" and "l1", before they are fitted again, on
+    :func:`dualpca.formulations.gpower`; by "reconstruction", of alternating least squares. These are
+    stationary points and not certified maxima, which are NP-hard to find.
 
     Examples
     --------
@@ -215,7 +212,7 @@ class SparsePCA(FitContext, ScoresMixin, BaseEstimator):
 
     @reports_progress
     def path(self, X: Any, n_nonzero: Sequence[Any], sample_weight: Any = None) -> list[SparsePCA]:
-        """Models with several numbers of nonzeros, each started from the one before it.
+        """Fit models with several numbers of nonzeros, each started from the one before it.
 
         Parameters
         ----------
@@ -227,7 +224,7 @@ class SparsePCA(FitContext, ScoresMixin, BaseEstimator):
         Returns
         -------
         models : list of SparsePCA
-            One for each value, in their order, fitted; self is left as it is.
+            A fitted model for each value, in their order; self does not change.
         """
         if self.penalty != "cardinality" or not isinstance(n_nonzero, (Sequence, np.ndarray)):
             raise ValueError(
@@ -241,10 +238,12 @@ class SparsePCA(FitContext, ScoresMixin, BaseEstimator):
         return models
 
     def _fit(self, models: list[SparsePCA], X: Any, sample_weight: Any) -> Any:
+        """Fit the models one after the other; return the validated X."""
         for model in models:
             model._validate_params()
         check_number(self.n_components)
-        if self.method == "reconstruction" and self.penalty != "cardinality":
+        bounded = self.penalty == "cardinality"
+        if self.method == "reconstruction" and not bounded:
             raise ValueError(
                 f"method='reconstruction' bounds the number of nonzeros and takes no "
                 f"penalty={self.penalty!r}; use penalty='cardinality', or method='block'"
@@ -255,67 +254,40 @@ class SparsePCA(FitContext, ScoresMixin, BaseEstimator):
         N, d = operator.shape
         s = min(N, d) if self.n_components is None else int(self.n_components)
         check_components(s, N, d)
-        bounded = self.penalty == "cardinality"
         sizes = [nonzeros(model.n_nonzero, s, d) if bounded else (d,) * s for model in models]
         Xc, mean, mass = centered_rows(operator, sample_weight, self.center)
         with Xc.blas_limited():
-            features, warm = Features(Xc), None
-            energy = float(features.variances.sum())
+            columns, W = ActiveColumns(Xc), None
+            energy = float(columns.C.variances.sum())
             check_energy(energy, Xc)
-            start = seed(self.random_state)
+            names = ("method", "deflation", "penalty", "alpha", "positive", "n_starts", "tol")
+            options = {name: getattr(self, name) for name in (*names, "max_iter")}
+            options["seed"] = seed(self.random_state)
             for model, k in zip(models, sizes, strict=True):
                 model.n_features_in_ = first.n_features_in_
                 if hasattr(first, "feature_names_in_"):
                     model.feature_names_in_ = first.feature_names_in_
-                found, CW = features.solve(model._rule(k, start), max(k) if bounded else 0, warm)
-                warm = found.W
-                model._set(found, CW, energy, Xc, mean, mass)
+                result, CW = columns.solve(SparseOptions(k, **options), W)
+                W = result.W
+                model.n_components_, model.n_samples_, model.n_passes_ = s, N, Xc.passes
+                model.residual_, model.n_iter_ = result.residual, result.iterations
+                model.convergence_ = convergence(None, result.residual)
+                model.mean_ = Xc.asarray(np.zeros(d)) if mean is None else mean
+                model._set_components(W, CW, energy, mass, Xc)
         return X
 
-    def _rule(self, k: tuple[int, ...], start: int) -> Rule:
-        def make(j: int | None, top: float) -> Function:
-            if self.penalty == "cardinality":
-                return HalfSquare(TopK(k if j is None else k[j], self.positive))
-            if self.penalty == "l0":
-                return HardSquare(self.alpha * top**2, self.positive)
-            return SoftSquare(self.alpha * top, self.positive)
-
-        return Rule(
-            method=self.method,
-            n_components=len(k),
-            make=make,
-            deflation=self.deflation,
-            refit=self.penalty != "cardinality",
-            positive=self.positive,
-            n_starts=self.n_starts or (STARTS if self.method == "deflation" else 1),
-            tol=self.tol,
-            max_iter=self.max_iter,
-            seed=start,
-        )
-
-    def _set(
-        self,
-        found: Found,
-        CW: np.ndarray,
-        energy: float,
-        X: Operator,
-        mean: Array | None,
-        mass: float,
+    def _set_components(
+        self, W: np.ndarray, CW: np.ndarray, energy: float, mass: float, X: Operator
     ) -> None:
-        signs = fix_signs(found.W)[None, :]
-        W, CW, total = found.W * signs + 0.0, CW * signs, max(energy, TINY)  # no -0
+        signs = fix_signs(W)[None, :]
+        W, CW, total = W * signs + 0.0, CW * signs, max(energy, TINY)  # no -0
         adjusted = adjusted_variances(W, CW)
-        self.n_samples_, self.n_components_ = X.shape[0], W.shape[1]
         self.components_ = X.asarray(np.ascontiguousarray(W.T))
         self.explained_variance_ = X.asarray(adjusted / (mass - 1))
         self.explained_variance_ratio_ = X.asarray(adjusted / total)
         self.cumulative_variance_ratio_ = X.asarray(cumulative_variances(W, CW) / total)
         xp = namespace(self.components_)
         self.n_nonzero_ = xp.sum(xp.astype(self.components_ != 0, xp.int64), axis=1)
-        self.mean_ = self.components_[0, :] * 0.0 if mean is None else mean
-        self.residual_, self.n_iter_ = found.residual, found.iterations
-        self.n_passes_ = X.passes
-        self.convergence_ = convergence(None, self.residual_)
         empty = int((~W.any(axis=0)).sum())
         if empty:
             warnings.warn(
@@ -324,7 +296,7 @@ class SparsePCA(FitContext, ScoresMixin, BaseEstimator):
                 UserWarning,
                 stacklevel=user_stacklevel(),
             )
-        warn_above(found.residual, self.tol, self.method, self.max_iter)
+        warn_above(self.residual_, self.tol, self.method, self.max_iter)
 
     def _scores(self, X: Any) -> Array:
         xp = namespace(self.components_)

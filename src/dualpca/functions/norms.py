@@ -1,17 +1,17 @@
-"""Norms: a value, a subgradient and a dual norm; the rest follows in :mod:`dualpca.functions`."""
+"""Norms: a value, a subgradient and a dual norm; :mod:`dualpca.functions` derives the rest."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 from array_api_compat import device
 
 from ..linalg import Array, inner, namespace, norm
 from .base import Norm
+from .entries import check_count, soft_threshold
 from .powers import conjugate_exponent, exponent
 
 __all__ = ["KyFan", "KyFanDual", "Lp"]
@@ -85,7 +85,7 @@ class Lp(Norm):
         if self.p == math.inf:
             return xp.clip(W, -1.0, 1.0)
         if self.p == 1:
-            return _shrink(W, _threshold(W, lambda total, k: (total - 1) / k))
+            return soft_threshold(W, _threshold(W, lambda total, k: (total - 1) / k))
         return super().project(W)
 
     @property
@@ -96,7 +96,9 @@ class Lp(Norm):
         if self.p == 2:
             return W / (1 + gamma)
         if self.p == 1:
-            return _shrink(W, _threshold(W, lambda total, k: gamma * total / (1 + gamma * k)))
+            return soft_threshold(
+                W, _threshold(W, lambda total, k: gamma * total / (1 + gamma * k))
+            )
         if self.p == math.inf:
             return W - gamma * Lp(1).half_square_prox(W / gamma, 1 / gamma)
         return super().half_square_prox(W, gamma)
@@ -111,58 +113,46 @@ class Lp(Norm):
 
 
 def _threshold(W: Array, rule: Callable[[Array, Array], Array]) -> float:
-    """The threshold of the sorted-magnitudes family: the largest ``rule(sum_k, k)`` over k."""
+    """Return the largest ``rule(sum_k, k)`` over k, where sum_k adds the k largest magnitudes."""
     xp = namespace(W)
     size = xp.sort(xp.reshape(xp.abs(W), (-1,)), descending=True)
     k = xp.arange(1, size.shape[0] + 1, dtype=size.dtype, device=device(size))
     return max(float(xp.max(rule(xp.cumulative_sum(size), k))), 0.0)
 
 
-def _shrink(W: Array, threshold: float) -> Array:
-    xp = namespace(W)
-    return xp.sign(W) * xp.clip(xp.abs(W) - threshold, 0.0, None)
-
-
-def _check_count(k: Any) -> None:
-    if not isinstance(k, Integral):
-        raise TypeError(f"k={k!r} is not a count; give an integer k >= 1")
-    if k < 1:
-        raise ValueError(f"k={k} counts entries; choose k >= 1")
-
-
 @dataclass(frozen=True)
 class KyFan(Norm):
     """The sum of the k entries of largest magnitude; as ``Spectral(KyFan(k))`` the Ky Fan k-norm.
 
-    The worked example of a new unitarily invariant objective (Section 6 of the paper names it): a
-    value, a subgradient and a dual norm, and every formulation, dual, kernel version, out-of-sample
-    map and solver follows.
+    An example of a new unitarily invariant objective, which Section 6 of the paper names: a value, a
+    subgradient and a dual norm give every formulation, dual, kernel version, out-of-sample map and
+    solver.
     """
 
     k: int = 1
 
     def __post_init__(self) -> None:
-        _check_count(self.k)
+        check_count("k", self.k)
 
     @property
     def dual(self) -> KyFanDual:
         return KyFanDual(self.k)
 
-    def _kth(self, size: Array) -> float:
+    def _largest(self, size: Array) -> Array:
+        """Return the k largest entries in decreasing order."""
         xp = namespace(size)
         flat = xp.sort(xp.reshape(size, (-1,)), descending=True)
-        return float(flat[min(self.k, flat.shape[0]) - 1])
+        return flat[: min(self.k, flat.shape[0])]
 
     def __call__(self, W: Array) -> float:
         xp = namespace(W)
-        flat = xp.sort(xp.reshape(xp.abs(W), (-1,)), descending=True)
-        return float(xp.sum(flat[: min(self.k, flat.shape[0])]))
+        return float(xp.sum(self._largest(xp.abs(W))))
 
     def subgradient(self, W: Array) -> Array:
         # Entries tied with the k-th share what the larger ones leave of k.
         xp = namespace(W)
         size = xp.abs(W)
-        cut = self._kth(size)
+        cut = float(self._largest(size)[-1])
         above = xp.astype(size > cut, W.dtype)
         tied = xp.astype(size == cut, W.dtype)
         share = (min(self.k, math.prod(W.shape)) - float(xp.sum(above))) / float(xp.sum(tied))
@@ -176,15 +166,13 @@ class KyFanDual(Norm):
     k: int = 1
 
     def __post_init__(self) -> None:
-        _check_count(self.k)
+        check_count("k", self.k)
 
     @property
     def dual(self) -> KyFan:
         return KyFan(self.k)
 
-    @property
-    def has_projection(self) -> bool:
-        return True
+    has_projection = True
 
     def __call__(self, W: Array) -> float:
         return max(Lp(math.inf)(W), Lp(1)(W) / self.k)
@@ -199,13 +187,10 @@ class KyFanDual(Norm):
         xp = namespace(W)
         size = xp.abs(W)
         low, high = 0.0, float(xp.max(size))
-        if float(xp.sum(xp.clip(size, 0.0, 1.0))) > self.k:
-            for _ in range(200):
-                middle = (low + high) / 2
-                if float(xp.sum(xp.clip(size - middle, 0.0, 1.0))) > self.k:
-                    low = middle
-                else:
-                    high = middle
-        else:
+        if float(xp.sum(xp.clip(size, 0.0, 1.0))) <= self.k:
             high = 0.0
+        for _ in range(200 if high > 0 else 0):
+            middle = (low + high) / 2
+            over = float(xp.sum(xp.clip(size - middle, 0.0, 1.0))) > self.k
+            low, high = (middle, high) if over else (low, middle)
         return xp.sign(W) * xp.clip(size - high, 0.0, 1.0)

@@ -1,4 +1,4 @@
-"""Functions of the rows of Y = XW: the robust F of Section 4 for any loss, and its conjugate."""
+"""Functions of the rows of ``Y = XW``: the robust F of Section 4 for any loss, and its conjugate."""
 
 from __future__ import annotations
 
@@ -22,28 +22,22 @@ class RowFunction(Function):
 
     alpha: Array
 
-    @property
-    def rotation_invariant(self) -> bool:
-        return True
-
-    @property
-    def one_pass(self) -> bool:
-        return True
+    rotation_invariant = one_pass = True
 
     @abstractmethod
     def row_values(self, size2: Array, rows: slice) -> Array:
-        """``f_i`` from the squared row norms."""
+        """Return ``f_i`` of each row, from the squared row norms."""
 
     @abstractmethod
     def row_weights(self, size2: Array, rows: slice) -> Array:
-        """``f_i'(t)/t`` from the squared row norms."""
+        """Return ``f_i'(t)/t`` of each row, from the squared row norms."""
 
     def __call__(self, Y: Array) -> float:
         xp = namespace(Y)
         return float(xp.sum(self.row_values(xp.sum(Y * Y, axis=1), slice(None))))
 
     def weights(self, Y: Array, rows: slice = slice(None)) -> Array:
-        """The weight of each row: dF(Y) = weights(Y)[:, None] * Y."""
+        """Return the weight of each row: ``dF(Y) = weights(Y)[:, None] * Y``."""
         return self.row_weights(namespace(Y).sum(Y * Y, axis=1), rows)
 
     def subgradient(self, Y: Array) -> Array:
@@ -63,16 +57,16 @@ class RowFunction(Function):
 class RowLoss(RowFunction):
     """``-sum_i m_i c^2 psi((alpha_i^2 - ||Y_i||^2)/c^2)``, ``||Y_i|| <= alpha_i`` (Proposition 4.1).
 
-    With ``alpha_i^2 = ||X_i||^2 + epsilon^2`` it is minus the loss of the reconstruction errors where
-    W^T W = I. The paper's F is psi = sqrt (:class:`dualpca.L1`) and m = 1. Rounding beyond the domain
-    is clamped, so weights stay finite.
+    With ``alpha_i^2 = ||X_i||^2 + epsilon^2`` it is minus the loss of the reconstruction errors if
+    W^T W = I. The paper's F has psi = sqrt (:class:`dualpca.L1`) and m = 1. Rounding beyond the domain
+    is clamped, so that weights stay finite.
 
     Parameters
     ----------
     alpha : array of shape (N,)
     loss : Loss
     mass : array of shape (N,), optional
-        m: how often each row counts, positive.
+        m: how often each row counts; positive.
     """
 
     alpha: Array
@@ -89,7 +83,7 @@ class RowLoss(RowFunction):
         return self._conjugate or RowLossConjugate(self.alpha, self.loss, self.mass, self)
 
     def _gap(self, size2: Array, rows: slice) -> Array:
-        """``(alpha^2 - size^2)/c^2``, positive unless alpha is 0."""
+        """Return ``(alpha^2 - size^2)/c^2``, which is positive unless alpha is 0."""
         alpha = self.alpha[rows]
         xp = namespace(alpha)
         floor = float(xp.finfo(alpha.dtype).eps) * alpha * alpha
@@ -102,8 +96,8 @@ class RowLoss(RowFunction):
         alpha = self.alpha[rows]
         xp = namespace(alpha)
         gap = self._gap(size2, rows)
-        some = xp.where(gap > 0, gap, xp.ones_like(gap))
-        value = -(self.loss.c**2) * xp.where(gap > 0, self.loss.psi(some), xp.zeros_like(gap))
+        inside = xp.where(gap > 0, gap, xp.ones_like(gap))
+        value = -(self.loss.c**2) * xp.where(gap > 0, self.loss.psi(inside), xp.zeros_like(gap))
         value = value if self.mass is None else self.mass[rows] * value
         slack = 1 + 100 * float(xp.finfo(alpha.dtype).eps)
         outside = size2 > slack * alpha * alpha
@@ -112,8 +106,8 @@ class RowLoss(RowFunction):
     def row_weights(self, size2: Array, rows: slice) -> Array:
         gap = self._gap(size2, rows)
         xp = namespace(gap)
-        some = xp.where(gap > 0, gap, xp.ones_like(gap))
-        weight = xp.where(gap > 0, 2 * self.loss.slope(some), xp.zeros_like(gap))
+        inside = xp.where(gap > 0, gap, xp.ones_like(gap))
+        weight = xp.where(gap > 0, 2 * self.loss.slope(inside), xp.zeros_like(gap))
         return weight if self.mass is None else self.mass[rows] * weight
 
 

@@ -1,29 +1,21 @@
-"""Multiples of functions, and sums with a square: the sums whose conjugate is as cheap as a prox."""
+"""Multiples of functions, and sums with a square, whose conjugate is as cheap as a prox."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 from ..linalg import Array, inner, norm
 from .base import Function, HalfSquare, Spectral
+from .entries import check_number
 from .norms import Lp
 from .powers import Power
 
 __all__ = ["Envelope", "PlusSquare", "Scaled"]
 
 
-def _check_positive(name: str, value: Any) -> None:
-    if not isinstance(value, Real):
-        raise TypeError(f"{name}={value!r} is not a number; give 0 < {name} < inf")
-    if not 0 < float(value) < math.inf:
-        raise ValueError(f"{name}={value} is out of range; choose 0 < {name} < inf")
-
-
 class _Derived(Function):
-    """A function made of another one, f, with the same invariances."""
+    """A function made of another function f, with the same invariances."""
 
     f: Function
 
@@ -48,7 +40,7 @@ class Scaled(_Derived):
     inside: bool = False
 
     def __post_init__(self) -> None:
-        _check_positive("c", self.c)
+        check_number("c", self.c)
 
     @property
     def one_pass(self) -> bool:
@@ -88,8 +80,8 @@ class Scaled(_Derived):
 class PlusSquare(_Derived):
     """``f(W) + c/2 ||W||_F^2``, c > 0; the conjugate is the Moreau envelope of f*.
 
-    ``Spectral(PlusSquare(Power(4), c))`` in the place of G of (k) subtracts c from the eigenvalues of
-    ``X^T X`` and drops those below it: it chooses the rank.
+    With ``Spectral(PlusSquare(Power(4), c))`` as the G of (k), c is subtracted from the eigenvalues of
+    ``X^T X`` and those below c are dropped: this chooses the rank.
 
     Examples
     --------
@@ -106,10 +98,11 @@ class PlusSquare(_Derived):
     c: float
 
     def __post_init__(self) -> None:
-        _check_positive("c", self.c)
+        check_number("c", self.c)
         if not self.f.has_prox:
             raise TypeError(
-                f"{self.f!r} has no proximal map here, which the conjugate of this sum is"
+                f"{self.f!r} has no proximal map here, which the conjugate of this sum needs; use a "
+                "function with has_prox"
             )
 
     @property
@@ -142,7 +135,7 @@ class Envelope(_Derived):
         return self.value_and_subgradient(W)[0]
 
     def subgradient(self, W: Array) -> Array:
-        # By Moreau's identity, which loses no digits where c is small.
+        # Moreau's identity loses no digits if c is small.
         return self.f.conjugate.prox(W / self.c, 1 / self.c)
 
     def value_and_subgradient(self, W: Array) -> tuple[float, Array]:
@@ -155,7 +148,7 @@ class Envelope(_Derived):
 
 
 def curvature(f: Function) -> float | None:
-    """c where f is ``c/2 ||W||_F^2``; else None."""
+    """Return c if f is ``c/2 ||W||_F^2``, else None."""
     if isinstance(f, Scaled):
         inner_curvature = curvature(f.f)
         if inner_curvature is None:
@@ -167,7 +160,7 @@ def curvature(f: Function) -> float | None:
 
 
 def add(f: Function, g: Function) -> Function:
-    """``f + g``, where one of them is a multiple of the square of the Frobenius norm."""
+    """Return ``f + g`` if one of them is a multiple of the squared Frobenius norm."""
     if isinstance(f, Spectral) and isinstance(g, Spectral):
         return Spectral(add(f.g, g.g))
     for one, other in ((f, g), (g, f)):

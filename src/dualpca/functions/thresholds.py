@@ -1,42 +1,36 @@
 """GPower's thresholded squares and their conjugates, entry by entry, for sparse PCA.
 
-With ``positive`` a function sees only positive entries, and its conjugate is +inf where one is negative.
+With ``positive`` a function depends on positive entries only; its conjugate is +inf if one is negative.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 from ..linalg import Array, namespace, norm
+from . import entries
 from .base import Function
-from .norms import _shrink
-from .sparse import _between, _each, _outside, _per_column, _visible
 
 __all__ = ["ElasticNet", "HardSquare", "ReversedHuber", "SoftSquare"]
 
 
-def _check_gamma(gamma: Any) -> None:
-    if not isinstance(gamma, Real):
-        raise TypeError(f"gamma={gamma!r} is not a number; give 0 <= gamma < inf")
-    if not 0 <= float(gamma) < math.inf:
-        raise ValueError(f"gamma={gamma} is no threshold; choose 0 <= gamma < inf")
-
-
 @dataclass(frozen=True)
 class _Thresholded(Function):
-    """A function of the entries of W and one gamma >= 0 for each column."""
+    """A function of the entries of W, and of one gamma >= 0 for all columns or for each."""
 
     gamma: float | tuple[float, ...]
     positive: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "gamma", _each(self.gamma, _check_gamma, float))
+        gamma = entries.check_each(
+            self.gamma, lambda value: entries.check_number("gamma", value, "<=")
+        )
+        object.__setattr__(self, "gamma", gamma)
 
     def _gamma(self, W: Array) -> Any:
-        return _per_column("gamma", self.gamma, W)
+        return entries.per_column("gamma", self.gamma, W)
 
 
 @dataclass(frozen=True)
@@ -55,8 +49,8 @@ class SoftSquare(_Thresholded):
         return 0.5 * norm(self.subgradient(W)) ** 2
 
     def subgradient(self, W: Array) -> Array:
-        W = _visible(W, self.positive)
-        return _shrink(W, self._gamma(W))
+        W = entries.visible(W, self.positive)
+        return entries.soft_threshold(W, self._gamma(W))
 
 
 @dataclass(frozen=True)
@@ -68,7 +62,7 @@ class ElasticNet(_Thresholded):
         return SoftSquare(self.gamma, self.positive)
 
     def __call__(self, W: Array) -> float:
-        if _outside(W, self.positive):
+        if entries.leaves_orthant(W, self.positive):
             return math.inf
         xp = namespace(W)
         return 0.5 * norm(W) ** 2 + float(xp.sum(self._gamma(W) * xp.abs(W)))
@@ -77,8 +71,8 @@ class ElasticNet(_Thresholded):
         return W + self._gamma(W) * namespace(W).sign(W)
 
     def prox(self, W: Array, gamma: float) -> Array:
-        W = _visible(W, self.positive)
-        return _shrink(W, gamma * self._gamma(W)) / (1 + gamma)
+        W = entries.visible(W, self.positive)
+        return entries.soft_threshold(W, gamma * self._gamma(W)) / (1 + gamma)
 
 
 @dataclass(frozen=True)
@@ -95,13 +89,13 @@ class HardSquare(_Thresholded):
 
     def __call__(self, W: Array) -> float:
         xp = namespace(W)
-        size, root = xp.abs(_visible(W, self.positive)), self._gamma(W) ** 0.5
+        size, root = xp.abs(entries.visible(W, self.positive)), self._gamma(W) ** 0.5
         # A product of sum and difference keeps the digits of entries close to the threshold.
         return 0.5 * float(xp.sum(xp.clip(size - root, 0.0, None) * (size + root)))
 
     def subgradient(self, W: Array) -> Array:
         xp = namespace(W)
-        W = _visible(W, self.positive)
+        W = entries.visible(W, self.positive)
         return xp.where(xp.abs(W) > self._gamma(W) ** 0.5, W, xp.zeros_like(W))
 
 
@@ -109,7 +103,7 @@ class HardSquare(_Thresholded):
 class ReversedHuber(_Thresholded):
     """``sum_ij c_j |w_ij| if |w_ij| <= c_j, else (w_ij^2 + c_j^2)/2``, with ``c_j = gamma_j^{1/2}``.
 
-    The conjugate of :class:`HardSquare` (Owen 2007 names it): linear at 0, quadratic far away.
+    The conjugate of :class:`HardSquare`, named by Owen (2007): linear at 0, quadratic far away.
     """
 
     @property
@@ -117,7 +111,7 @@ class ReversedHuber(_Thresholded):
         return HardSquare(self.gamma, self.positive)
 
     def __call__(self, W: Array) -> float:
-        if _outside(W, self.positive):
+        if entries.leaves_orthant(W, self.positive):
             return math.inf
         xp = namespace(W)
         size, root = xp.abs(W), self._gamma(W) ** 0.5
@@ -128,5 +122,5 @@ class ReversedHuber(_Thresholded):
         return xp.where(xp.abs(W) > root, W, root * xp.sign(W))
 
     def prox(self, W: Array, gamma: float) -> Array:
-        W = _visible(W, self.positive)
-        return _between(W, gamma * self._gamma(W) ** 0.5, gamma)
+        W = entries.visible(W, self.positive)
+        return entries.soft_threshold_and_shrink(W, gamma * self._gamma(W) ** 0.5, gamma)

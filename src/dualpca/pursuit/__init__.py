@@ -1,1 +1,1 @@
-"""Principal component pursuit as a method."""
+"""Principal component pursuit: alternating directions, and scores by l1 fits."""

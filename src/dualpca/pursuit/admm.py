@@ -3,61 +3,60 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from ..linalg import Array, asarray_like, eigh, namespace
+from ..linalg import Array, asarray_like, eigh, max_abs, namespace
 from ..progress import report_step
 
 #: Left vectors, values and right vectors: the singular triplets above a threshold, largest first.
 Triplets = tuple[Array, Array, Array]
 
-#: The subspace starts with so many vectors, keeps a few more than the rank (a fifth, or this many), and
-#: gives way to the Gram matrix beyond this share of the smaller side or after so many steps.
+#: The subspace starts with START vectors and keeps a fifth more than the rank, or SPARE more. The Gram
+#: matrix replaces it beyond this SHARE of the smaller side, or after STEPS steps.
 START, SPARE, SHARE, STEPS = 16, 6, 0.2, 8
 
 #: Singular values below ``sigma_1 / WIDE`` have lost too many digits in a Gram matrix of float64.
 WIDE = 1e4
 
-#: Rounding keeps the residuals above so many eps of the data.
+#: Rounding keeps the residuals above this many eps of the data.
 FLOOR = 8.0
 
-#: The residual of the constraint is kept below that of the dual by this factor, and the penalty moves
-#: by at most ``1 + MOVES / k^2`` in iteration k: a finite product, as convergence asks for (He, Yang
+#: The penalty keeps the gap below the dual residual by this factor. In iteration k it changes at most by
+#: PENALTY_STEP and ``1 + PENALTY_DECAY / k^2``, a finite product, which convergence requires (He, Yang
 #: and Wang, 2000).
-LEAN, MOVES, LEAP = 10.0, 100.0, 5.0
+RESIDUAL_BALANCE, PENALTY_STEP, PENALTY_DECAY = 10.0, 5.0, 100.0
 
-#: Shrinking is as accurate as this share of the data at first, and then of the last residuals.
-FIRST, SHARP = 1e-2, 0.2
+#: The error of shrinking, relative to the data in the first iteration and to the residuals later.
+FIRST_ACCURACY, ACCURACY = 1e-2, 0.2
 
 
-def above(values: Array, tau: float) -> int:
-    """How many of the values are above tau."""
+def count_above(values: Array, tau: float) -> int:
+    """Return how many of the values are above tau."""
     xp = namespace(values)
     return int(xp.sum(xp.astype(values > tau, xp.int64)))
 
 
-def by_svd(Z: Array, tau: float) -> Triplets:
-    """The triplets of Z above tau by a full SVD."""
+def svd_triplets(Z: Array, tau: float) -> Triplets:
+    """Return the triplets of Z above tau from a full SVD."""
     U, sigma, Vt = namespace(Z).linalg.svd(Z, full_matrices=False)
-    r = above(sigma, tau)
+    r = count_above(sigma, tau)
     return U[:, :r], sigma[:r], Vt[:r, :].T
 
 
-def by_gram(Z: Array, tau: float) -> Triplets:
-    """The triplets of Z above tau from the smaller Gram matrix, in float64."""
+def gram_triplets(Z: Array, tau: float) -> Triplets:
+    """Return the triplets of Z above tau from the smaller Gram matrix, in float64."""
     if Z.shape[0] < Z.shape[1]:
-        V, sigma, U = by_gram(Z.T, tau)
+        V, sigma, U = gram_triplets(Z.T, tau)
         return U, sigma, V
     xp = namespace(Z)
     wide = xp.astype(Z, xp.float64, copy=False)
     theta, V = eigh(wide.T @ wide)
     if float(theta[0]) > (WIDE * tau) ** 2:
-        return by_svd(Z, tau)
+        return svd_triplets(Z, tau)
     sigma = xp.sqrt(xp.clip(theta, 0.0, None))
-    r = above(sigma, tau)
+    r = count_above(sigma, tau)
     U = (wide @ V[:, :r]) / sigma[None, :r]
     U, sigma, V = (xp.astype(a, Z.dtype, copy=False) for a in (U, sigma[:r], V[:, :r]))
     return U, sigma, V
@@ -67,46 +66,46 @@ class Shrinkage:
     """The triplets above a threshold of matrices that change little from call to call.
 
     Subspace iteration from the last right vectors. With ``Z V = U Sigma`` and ``R = Z^T U - V Sigma`` for
-    the Ritz triplets above tau, Z is within ``||R||_F`` of a matrix that has them as its own; shrinking
-    singular values expands no distance, so ``||R||_F`` bounds the error of the result wherever no
-    singular value above tau was missed, which :meth:`complete` tells.
+    the Ritz triplets above tau, Z is within ``||R||_F`` of a matrix that has them as its own. Shrinking
+    singular values expands no distance, so ``||R||_F`` bounds the error of the result unless a
+    singular value above tau was missed, which :meth:`certify` rules out.
     """
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
         self.basis: Array | None = None
-        self.cold = True  # nothing is known yet of the rank
-        self.random = True  # some vectors of the basis are
-        self.exact = False
+        self.has_random = True  # whether the basis has random vectors
+        self.use_gram = False  # whether to skip subspace iteration: the rank is high, or it failed
+        self.exact = False  # whether the last triplets are from the Gram matrix
 
     def __call__(self, Z: Array, tau: float, accuracy: float) -> Triplets:
-        found = self._iterate(Z, tau, accuracy)
-        self.exact = found is None
-        if found is None:
-            found = by_gram(Z, tau)
-            V, r = found[2], found[1].shape[0]
-            self.basis = self._widened(V, self._width(r), Z) if r <= self._limit(Z) else None
-            self.cold, self.random = False, True
-        return found
+        triplets = self._iterate(Z, tau, accuracy)
+        self.exact = triplets is None
+        if triplets is None:
+            triplets = gram_triplets(Z, tau)
+            V, r = triplets[2], triplets[1].shape[0]
+            self.use_gram, self.has_random = r > self._limit(Z), True
+            self.basis = None if self.use_gram else self._widened(V, self._width(r), Z)
+        return triplets
 
-    def few(self, Z: Array, tau: float, accuracy: float) -> bool:
-        """Whether subspace iteration finds the triplets above tau: they are few, and well apart."""
+    def is_low_rank(self, Z: Array, tau: float, accuracy: float) -> bool:
+        """Return whether subspace iteration finds the triplets above tau."""
         return self._iterate(Z, tau, accuracy) is not None
 
-    def complete(self, Z: Array, tau: float, found: Triplets, accuracy: float) -> bool:
-        """Whether nothing above tau was missed: ``||Z - U Sigma V^T||_2 <= tau``, from all eigenvalues.
+    def certify(self, Z: Array, tau: float, triplets: Triplets, accuracy: float) -> bool:
+        """Return whether no triplet above tau was missed: ``||Z - U Sigma V^T||_2 <= tau``.
 
-        Where something was, the next call takes the Gram matrix.
+        The norm is from all eigenvalues of a Gram matrix, which the next call uses if one was missed.
         """
         if self.exact:
             return True
-        U, sigma, V = found
+        U, sigma, V = triplets
         xp = namespace(Z)
-        rest = xp.astype(Z - (U * sigma[None, :]) @ V.T, xp.float64, copy=False)
-        C = rest.T @ rest if Z.shape[0] >= Z.shape[1] else rest @ rest.T
-        if float(xp.max(xp.linalg.eigvalsh(C))) <= (tau + accuracy) ** 2:
+        remainder = xp.astype(Z - (U * sigma[None, :]) @ V.T, xp.float64, copy=False)
+        A = remainder if Z.shape[0] >= Z.shape[1] else remainder.T
+        if float(xp.max(xp.linalg.eigvalsh(A.T @ A))) <= (tau + accuracy) ** 2:
             return True
-        self.basis, self.cold = None, False
+        self.basis, self.use_gram = None, True
         return False
 
     def _limit(self, Z: Array) -> int:
@@ -116,54 +115,55 @@ class Shrinkage:
         return rank + max(SPARE, rank // 5)
 
     def _widened(self, V: Array | None, width: int, Z: Array) -> Array:
-        """An orthonormal basis of V and random vectors, or of the first of V."""
+        """Return an orthonormal basis of V and random vectors, or the first vectors of V."""
         xp = namespace(Z)
-        have = 0 if V is None else V.shape[1]
-        if V is not None and width <= have:
+        old = 0 if V is None else V.shape[1]
+        if V is not None and width <= old:
             return V[:, :width]
-        new = asarray_like(self.rng.standard_normal((Z.shape[1], width - have)), Z)
+        new = asarray_like(self.rng.standard_normal((Z.shape[1], width - old)), Z)
         return xp.linalg.qr(new if V is None else xp.concat([V, new], axis=1), mode="reduced")[0]
 
     def _iterate(self, Z: Array, tau: float, accuracy: float) -> Triplets | None:
-        xp, limit, Q = namespace(Z), self._limit(Z), self.basis
-        if limit < START or (Q is None and not self.cold):
+        """Return the triplets above tau by subspace iteration, or None if it is too slow."""
+        xp, limit = namespace(Z), self._limit(Z)
+        if limit < START or self.use_gram:
             return None
-        # The Ritz values of random vectors say little before they were multiplied a few times.
-        settled, last = 2 if self.random else 0, math.inf
-        Q = self._widened(None, START, Z) if Q is None else Q
+        # The Ritz values of random vectors say little before a few products.
+        first_test, last = 2 if self.has_random else 0, math.inf
+        Q = self._widened(None, START, Z) if self.basis is None else self.basis
         for step in range(STEPS):
             U, T = xp.linalg.qr(Z @ Q, mode="reduced")
             P, sigma, Wt = xp.linalg.svd(T, full_matrices=False)
-            r = above(sigma, tau)
+            r = count_above(sigma, tau)
             B = Z.T @ U
             if r == Q.shape[1]:
                 if self._width(r) > limit:
                     return None
                 Q = self._widened(B, min(2 * r, limit), Z)
-                settled, last = step + 2, math.inf
+                first_test, last = step + 2, math.inf
                 continue
             V = Q @ Wt.T
             residual = (B @ P - V * sigma[None, :])[:, :r]
             error = float(xp.linalg.vector_norm(residual)) if r else 0.0
-            if error <= accuracy and step >= settled:
-                self.basis, self.random = V[:, : self._width(r)], False
+            if error <= accuracy and step >= first_test:
+                self.basis, self.has_random = V[:, : self._width(r)], False
                 return U @ P[:, :r], sigma[:r], V[:, :r]
-            if error >= last or _steps(error, last, accuracy) > STEPS - step:
+            if error >= last or _steps_left(error, last, accuracy) > STEPS - step:
                 return None
             last = error
             Q = xp.linalg.qr(B, mode="reduced")[0]
         return None
 
 
-def _steps(error: float, last: float, accuracy: float) -> float:
-    """Steps still to go where the error falls geometrically."""
+def _steps_left(error: float, last: float, accuracy: float) -> float:
+    """Return the number of steps to the accuracy if the error falls geometrically."""
     if error <= accuracy or not math.isfinite(last):
         return 0.0
     return math.log(error / max(accuracy, 1e-300)) / math.log(last / error)
 
 
 @dataclass(frozen=True)
-class Pursued:
+class PursuitResult:
     """``X = L + S``, the triplets of L, the multiplier Y of the constraint, and relative residuals."""
 
     L: Array
@@ -171,70 +171,65 @@ class Pursued:
     Y: Array
     triplets: Triplets
     gap: float
-    dual: float
+    dual_residual: float
     iterations: int
     converged: bool
 
-    def scaled(self, c: float) -> Pursued:
-        """The solution for ``c X``; Y stays as it is."""
-        U, sigma, V = self.triplets
-        return replace(self, L=c * self.L, S=c * self.S, triplets=(U, c * sigma, V))
-
 
 def pursue(
-    X: Array,
-    *,
-    lam: float,
-    mu: float | None,
-    tol: float,
-    max_iter: int,
-    shrink: Any,
-) -> Pursued:
+    X: Array, shrink: Shrinkage, *, lam: float | None, mu: float | None, tol: float, max_iter: int
+) -> PursuitResult:
     """``min ||L||_* + lam ||S||_1, L + S = X``: Candes, Li, Ma, Wright (2011), Algorithm 1.
 
     ``L = D_{1/mu}(X - S + Y/mu), S = soft_{lam/mu}(X - L + Y/mu), Y += mu (X - L - S)`` with the scaled
-    multiplier ``E = Y/mu``, which the second step leaves clipped to ``lam/mu``. It ends when the gap
-    ``||X - L - S||_F / ||X||_F`` and ``mu ||S - S_last||_F / ||Y||_F``, by which the dual constraint
-    is missed, are both at most tol. Where mu is None it starts as in the source and follows the two.
+    multiplier ``E = Y/mu``, which the second step leaves clipped to ``lam/mu``. The iterations end when
+    the gap ``||X - L - S||_F / ||X||_F`` and the error of the dual constraint,
+    ``mu ||S - S_last||_F / ||Y||_F``, are both at most tol. The default of lam is
+    ``1 / sqrt(max(X.shape))``; if mu is None, it starts as in the source and follows both residuals.
     """
     xp = namespace(X)
     size = xp.linalg.vector_norm
-    fixed = mu is not None
-    mu = mu if mu is not None else 1 / (4 * (float(xp.mean(xp.abs(X))) or 1.0))
+    lam = 1 / math.sqrt(max(X.shape)) if lam is None else lam
+    # A power of 2 changes no digit, and squares stay in range.
+    unit = 2.0 ** math.floor(math.log2(max_abs(X) or 1.0))
+    X, adaptive = X / unit, mu is None
+    mu = 1 / (4 * (float(xp.mean(xp.abs(X))) or 1.0)) if mu is None else mu * unit
     scale = float(size(X)) or 1.0
     rounding = FLOOR * float(xp.finfo(X.dtype).eps)
-    accuracy = FIRST * scale
-    if shrink.few(X, 1 / mu, accuracy):
+    accuracy = FIRST_ACCURACY * scale
+    if shrink.is_low_rank(X, 1 / mu, accuracy):
         S, E = xp.zeros_like(X), xp.zeros_like(X)
     else:  # the first L would have a high rank: with L = 0 the second step comes first
         E = xp.clip(X, -lam / mu, lam / mu)
         S = X - E
     for k in range(1, max_iter + 1):
-        # In place where that is safe: fresh memory of this size costs more than the arithmetic.
+        # In place if that is safe: fresh memory of this size costs more than the arithmetic.
         tau, Z = 1 / mu, X - S
         Z += E
-        found = shrink(Z, tau, accuracy)
-        U, sigma, V = found
+        triplets = shrink(Z, tau, accuracy)
+        U, sigma, V = triplets
         L = (U * (sigma - tau)[None, :]) @ V.T
         T = X - L
         T += E
-        last, before = S, E
+        S_change, E_change = S, E
         E = xp.clip(T, -lam * tau, lam * tau)
         S = T - E
-        before -= E  # L + S - X
-        last -= S
-        change, move, length = (float(size(A)) for A in (before, last, E))
+        E_change -= E  # L + S - X
+        S_change -= S
+        change, move, length = (float(size(A)) for A in (E_change, S_change, E))
         gap, dual = change / scale, move / length if length > 0 else 0.0
         stop = report_step("pursuit", max(gap, dual), tol)
         done = gap <= max(tol, rounding) and move <= max(tol * length, rounding * scale)
-        accuracy = max(SHARP * min(change, max(move, change / LEAN)), 0.1 * rounding * scale)
-        if stop or (done and shrink.complete(Z, tau, found, accuracy)):
+        balanced = max(move, change / RESIDUAL_BALANCE)
+        accuracy = max(ACCURACY * min(change, balanced), 0.1 * rounding * scale)
+        if stop or (done and shrink.certify(Z, tau, triplets, accuracy)):
             break
-        if not fixed:
-            most = min(LEAP, 1 + MOVES / k**2)
-            ratio = math.sqrt(LEAN * gap / dual) if dual > 0 else most
+        if adaptive:
+            most = min(PENALTY_STEP, 1 + PENALTY_DECAY / k**2)
+            ratio = math.sqrt(RESIDUAL_BALANCE * gap / dual) if dual > 0 else most
             ratio = min(max(ratio, 1 / most), most)
             mu, E = mu * ratio, E / ratio
     else:
         done = False
-    return Pursued(L, S, mu * E, (U, sigma - tau, V), gap, dual, k, done)
+    triplets = U, unit * (sigma - tau), V
+    return PursuitResult(unit * L, unit * S, mu * E, triplets, gap, dual, k, done)

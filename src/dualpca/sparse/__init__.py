@@ -1,1 +1,1 @@
-"""Sparse principal components as a method."""
+"""Sparse PCA: DCA on the sparse formulations, deflation, and active columns."""

@@ -1,108 +1,85 @@
-"""``X^T X`` as far as sparse components need it: all of it, or on the features that may be active."""
+"""Sparse components of X from ``X^T X``: all of it, or on the columns that may be active."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from ..linalg import to_numpy
 from ..operators import Operator
-from ..operators.columns import column_squares, take_columns
-from .components import Found, Rule, images, refitted, sparse_components
-from .images import lengths, unit
-from .quadratic import Quadratic
+from ..operators.columns import take_columns
+from .components import SparseOptions, SparseResult, fixed_point_target, refitted, sparse_components
+from .deflation import DeflatedGram
+from .targets import lengths, unit
 
-#: Up to so many features the whole matrix is formed; beyond, up to so many active ones.
+#: The largest number of features for which X^T X is formed, and of active ones otherwise.
 ALL, ACTIVE = 1500, 4000
 
-#: Candidates kept for each nonzero asked for.
+#: Candidates for each nonzero that is asked for.
 SPARE = 3
 
-#: Rounds of solving on the active features and looking at all of them.
+#: The most rounds of a search among the active features and a check on all of them.
 ROUNDS = 20
 
 
-class Features:
-    """The products of the features of X with one another, and sparse components of them.
+class ActiveColumns:
+    """The columns of X, of which few are active at a time, and sparse components of X.
 
-    With many features, components are sought among *active* ones, the largest in rough principal
-    axes and those of largest variance. One pass over the data then takes a DCA step with all
-    features: where it stays among the active ones, the components are fixed points of DCA on all of
-    X; else what it reached joins them, and the search goes on from there. Where too many features
-    would be active, each step is a pass over the data. With penalties, the longest feature that the
-    thresholds after the first component are relative to is that of the active ones.
+    With many features, components are sought among *active* ones: the largest in rough principal axes
+    and those of largest variance. One pass over the data then takes a DCA step with all features. If
+    it stays among the active ones, the components are fixed points of DCA on all of X; otherwise the
+    features that it reached become active, and the search continues from there. If too many features
+    would be active, each step is a pass over the data. Penalties after the first component are
+    relative to the longest active column.
     """
 
     def __init__(self, X: Operator) -> None:
-        self.X, d = X, X.shape[1]
-        with np.errstate(over="ignore", invalid="ignore"):  # whoever asked sees infinite variances
-            whole = to_numpy(X.gram()) if d <= ALL else None
-            self._whole = whole
-            self.variances = column_squares(X) if whole is None else np.diag(whole)
-
-    def times(self, V: np.ndarray) -> np.ndarray:
-        """``X^T X V``."""
-        if self._whole is not None:
-            return self._whole @ V
-        return to_numpy(self.X.sweep(self.X.asarray(V))).astype(float, copy=False)
+        self.X = X
+        with np.errstate(over="ignore", invalid="ignore"):  # callers check for infinite variances
+            self.C = DeflatedGram(X, formed=X.shape[1] <= ALL)
 
     def solve(
-        self, rule: Rule, widest: int, warm: np.ndarray | None = None
-    ) -> tuple[Found, np.ndarray]:
-        """Components of length 1 by the rule, and ``X^T X W``.
-
-        They have at most ``widest`` nonzeros each, where that is not 0.
-        """
-        whole = self._whole
-        if whole is not None:
-            return self._directly(lambda: Quadratic.of(whole), rule, warm)
-        d, s = self.X.shape[1], rule.n_components
+        self, options: SparseOptions, warm: np.ndarray | None = None
+    ) -> tuple[SparseResult, np.ndarray]:
+        """Return components of length 1, and ``X^T X W``."""
+        d, s = self.X.shape[1], len(options.n_nonzero)
+        widest = 0 if options.shrinks else max(options.n_nonzero)
         count = max(SPARE * widest, ALL // (s + 1))
-        active = self._candidates(s, count, rule.seed) if count <= ACTIVE else np.arange(d)
+        is_small = d <= ALL
+        keep_all = is_small or count > ACTIVE
+        active = np.arange(d) if keep_all else self._candidates(s, count, options.seed)
         if warm is not None:
             active = np.union1d(active, np.flatnonzero(warm.any(axis=1)))
-        for _ in range(ROUNDS):
+        for _ in range(0 if is_small else ROUNDS):
             if len(active) > ACTIVE:
                 break
-            part = take_columns(self.X, active)
-            C = to_numpy(part.gram())
-            found = sparse_components(Quadratic.of(C), rule, None if warm is None else warm[active])
+            part = DeflatedGram(take_columns(self.X, active))
+            result = sparse_components(part, options, None if warm is None else warm[active])
             warm = np.zeros((d, s))
-            warm[active] = found.W
-            CW = to_numpy(self.X.rmatmul(part @ self.X.asarray(found.W))).astype(float, copy=False)
-            Z = images(rule, warm, CW)
-            wanted = np.flatnonzero(found.step(Z).any(axis=1))
-            if np.isin(wanted, active).all():
+            warm[active] = result.W
+            scores = part.X @ self.X.asarray(result.W)
+            CW = to_numpy(self.X.rmatmul(scores)).astype(float, copy=False)
+            Z = fixed_point_target(self.C, options, warm, CW)
+            reached = np.flatnonzero(result.step(Z).any(axis=1))
+            if np.isin(reached, active).all():
                 W = np.zeros((d, s))
-                W[active] = unit(refitted(Quadratic.of(C), rule, found.W))
-                return replace(found, W=W), self.times(W) if rule.refit else CW / lengths(warm)
-            active = np.union1d(active, np.union1d(wanted, _largest(Z, max(1, widest))))
-        return self._directly(self._implicit, rule, warm)
-
-    def _directly(
-        self, make: Callable[[], Quadratic], rule: Rule, warm: np.ndarray | None
-    ) -> tuple[Found, np.ndarray]:
-        found = sparse_components(make(), rule, warm)
-        W = unit(refitted(make(), rule, found.W))
-        return replace(found, W=W), self.times(W)
+                W[active] = unit(refitted(part, options, result.W))
+                return replace(result, W=W), self.C @ W if options.shrinks else CW / lengths(warm)
+            active = np.union1d(active, np.union1d(reached, _largest(Z, max(1, widest))))
+        result = sparse_components(self.C, options, warm)
+        W = unit(refitted(self.C, options, result.W))
+        return replace(result, W=W), self.C @ W
 
     def _candidates(self, s: int, count: int, seed: int) -> np.ndarray:
-        """The largest features in rough principal axes, and those of largest variance."""
-        Z = self.times(np.random.default_rng(seed).standard_normal((self.X.shape[1], s + 4)))
+        """Return the largest features in rough principal axes, and those of largest variance."""
+        Z = self.C @ np.random.default_rng(seed).standard_normal((self.X.shape[1], s + 4))
         axes = Z @ np.linalg.svd(Z, full_matrices=False)[2].T
-        return _largest(np.column_stack([axes[:, :s], self.variances]), count)
-
-    def _implicit(self) -> Quadratic:
-        def block(S: np.ndarray) -> np.ndarray:
-            return to_numpy(take_columns(self.X, S).gram())
-
-        return Quadratic(self.times, block, self.variances)
+        return _largest(np.column_stack([axes[:, :s], self.C.variances]), count)
 
 
 def _largest(Z: np.ndarray, count: int) -> np.ndarray:
-    """The features with the ``count`` largest magnitudes in any column."""
+    """Return the features with the ``count`` largest magnitudes in any column."""
     if count >= len(Z):
         return np.arange(len(Z))
     return np.unique(np.argpartition(np.abs(Z), len(Z) - count, axis=0)[len(Z) - count :])

@@ -1,9 +1,10 @@
-"""Sparse components of ``C = X^T X``: DCA with several starts, deflation, and the block method.
+"""Sparse components of ``C = X^T X``: DCA on the sparse formulations, from several starts.
 
-By deflation and the block method components are fixed points of DCA on a formulation of
-:mod:`dualpca.formulations`, before they are refitted: with ``z = C w / ||X w||``, a step is
-``w = F'(z)``, normalised, where F is ``HalfSquare(TopK(k))`` (the k-sparse ball), ``HardSquare`` or
-``SoftSquare`` (the penalties l0 and l1 of GPower). "reconstruction" alternates least squares.
+By deflation and by the block method, components are fixed points of DCA on a problem of
+:mod:`dualpca.formulations`, before they are refitted. A step is ``W = dG*(Z)`` with the
+``Z = X^T dF(XW)`` of :mod:`.targets`. It is that of :class:`dualpca.DCA`, but all starts share one
+product ``C W``, and Z comes from C in NumPy: the implicit factors of a Kernel cost three times as much.
+Eigenvectors on a support, refits and least squares ("reconstruction") are not DCA.
 """
 
 from __future__ import annotations
@@ -15,193 +16,197 @@ from typing import Any
 import numpy as np
 import scipy.sparse.linalg
 
-from ..functions.base import Function
+from ..formulations import block_sparse, gpower, sparse
+from ..linalg import Array
+from ..operators import Operator
+from ..problem import DCProblem
 from ..progress import report_step
-from .images import fit_images, polar_images, scores_of, single_images, unit
-from .quadratic import RANK, Deflation, Quadratic, adjusted_variances, cumulative_variances
+from .deflation import DeflatedGram, adjusted_variances, cumulative_variances
+from .targets import best_scores, column_targets, fit_targets, polar_targets, unit
 
-#: Starts of a component found by deflation, where none are asked for: they share the work.
+#: Starts of a component found by deflation, unless n_starts is given: they share the products.
 STARTS = 8
 
-#: DCA steps from all starts before the best goes on alone.
+#: DCA steps from all starts before the best one continues alone.
 EXPLORE = 6
 
-#: From so many nonzeros on Lanczos finds the leading eigenvector on a support before LAPACK does.
-LANCZOS = 100
-
-#: On wider supports DCA goes on step by step: their matrix would not be small.
-WIDEST = 4000
+#: Supports of LANCZOS features or more get their leading eigenvector from Lanczos, not LAPACK. On
+#: supports of more than WIDEST features, whose matrix would not be small, DCA continues without.
+LANCZOS, WIDEST = 100, 4000
 
 
 @dataclass(frozen=True)
-class Rule:
-    """How components are found.
+class SparseOptions:
+    """The parameters of :class:`dualpca.SparsePCA`; ``n_nonzero`` has a number for each component."""
 
-    ``make(j, top)`` is the F of component j, where ``top`` is the largest length of a feature, and with
-    None for j that of all of them, in columns.
-    """
-
+    n_nonzero: tuple[int, ...]
     method: str
-    n_components: int
-    make: Callable[[int | None, float], Function]
     deflation: str
-    refit: bool  # whether F shrinks, so that loadings are fitted again on their support
+    penalty: str
+    alpha: float
     positive: bool
-    n_starts: int
+    n_starts: int | None
     tol: float
     max_iter: int
     seed: int
 
+    @property
+    def shrinks(self) -> bool:
+        """Whether a penalty shrinks the loadings, which are then refitted on their support."""
+        return self.penalty != "cardinality"
+
+    def objective(self, X: Operator, j: int | None, longest: float) -> DCProblem:
+        """Return the problem of component j, or of all components together if j is None.
+
+        ``longest`` is the largest length of a column of X, which penalties are relative to.
+        """
+        if self.shrinks:
+            gamma = self.alpha * (longest if self.penalty == "l1" else longest**2)
+            return gpower(X, gamma, self.penalty, self.positive).dual
+        if j is None:
+            return block_sparse(X, self.n_nonzero, self.positive).dual
+        return sparse(X, self.n_nonzero[j], self.positive)
+
 
 @dataclass(frozen=True)
-class Found:
-    """Loadings in columns, the DCA step that they are a fixed point of, and how that went.
+class SparseResult:
+    """Loadings W in columns, with the lengths of the iteration, and how they were found.
 
-    The lengths of the columns are those of the iteration.
+    DCA solved one problem for each column, or one for all.
     """
 
-    W: np.ndarray
-    step: Callable[[np.ndarray], np.ndarray]
+    W: Array
+    problems: list[DCProblem]
     residual: float
     iterations: int
 
+    def step(self, Z: Array) -> Array:
+        """Return ``dG*(Z)``, the end of a DCA step; Z may have more features than W."""
+        parts = zip(self.problems, np.split(Z, len(self.problems), axis=1), strict=True)
+        return np.column_stack([p.G.conjugate.subgradient(part) for p, part in parts])
 
-def sparse_components(C: Quadratic, rule: Rule, warm: np.ndarray | None = None) -> Found:
-    """The components of C by the rule; ``warm`` has a start for each."""
-    return (_deflation if rule.method == "deflation" else _joint)(C, rule, warm)
+
+def sparse_components(C: DeflatedGram, options: SparseOptions, warm: Array = None) -> SparseResult:
+    """Find the components of C; ``warm`` has an additional start for each."""
+    by_method = _one_by_one if options.method == "deflation" else _together
+    return by_method(C.undeflated(), options, warm)
 
 
-def refitted(C: Quadratic, rule: Rule, W: np.ndarray) -> np.ndarray:
-    """The best loadings on the supports of W, which a penalty has shrunk; W where none has."""
-    if not rule.refit:
+def refitted(C: DeflatedGram, options: SparseOptions, W: Array) -> Array:
+    """Return the best loadings on the supports of W if a penalty has shrunk them, else W.
+
+    This is no DCA: by deflation they are leading eigenvectors, else a power method on fixed supports.
+    """
+    if not options.shrinks:
         return W
-    if rule.method != "deflation":
-        pattern, least = W != 0, 0.0 if rule.positive else -np.inf
+    if options.method != "deflation":
+        support, least = W != 0, 0.0 if options.positive else -np.inf
 
-        def advance(V: np.ndarray, CV: np.ndarray) -> np.ndarray:
-            return np.where(pattern, np.maximum(polar_images(V, CV), least), 0.0)
+        def power_step(V: Array, CV: Array) -> Array:
+            return np.where(support, np.maximum(polar_targets(V, CV), least), 0.0)
 
-        return _repeat(C, advance, W, rule).W
-    W, floor = W.copy(), _floor(C)
+        return _iterate(C, power_step, W, options)[0]
+    C, W = C.undeflated(), W.copy()
     for j in np.flatnonzero(W.any(axis=0)):
-        W[:, [j]] = _eigenvector(C, W[:, [j]], rule)
-        z = C @ W[:, j]
-        if float(W[:, j] @ z) > floor:
-            C.deflate(W[:, j], z, rule.deflation)
-        else:  # the better loadings before it have left nothing
-            W[:, j] = 0.0
+        w = _eigenvector(C, W[:, [j]], options)
+        # The refitted components before it may explain all of it.
+        W[:, [j]] = w if C.remove(w, C @ w, options.deflation) else 0.0
     return W
 
 
-def images(rule: Rule, W: np.ndarray, CW: np.ndarray) -> np.ndarray:
-    """Z in columns, such that the loadings are a fixed point where ``W = F'(Z)`` up to lengths."""
-    if rule.method != "deflation":
-        return JOINT[rule.method](W, CW)
-    taken, Z = Deflation(len(W)), np.zeros_like(W)
-    for j in range(W.shape[1]):
-        w, z = W[:, j], taken.corrected(W[:, j], CW[:, j])
-        if np.any(w != 0):
-            Z[:, j] = single_images(w[:, None], z[:, None])[:, 0]
-            taken.take(w, z, rule.deflation)
+def fixed_point_target(C: DeflatedGram, options: SparseOptions, W: Array, CW: Array) -> Array:
+    """Return Z such that W is a fixed point if ``W = dG*(Z)`` up to lengths, given ``C W``."""
+    if options.method != "deflation":
+        return (polar_targets if options.method == "block" else fit_targets)(W, CW)
+    C, Z = C.undeflated(), np.zeros_like(W)
+    for j in np.flatnonzero(W.any(axis=0)):
+        w, z = W[:, [j]], C.corrected(W[:, [j]], CW[:, [j]])
+        Z[:, [j]] = column_targets(w, z)
+        C.remove(w, z, options.deflation)
     return Z
 
 
-def _floor(C: Quadratic) -> float:
-    """Up to here the variance of a component is rounding."""
-    return RANK * max(float(C.variances.max(initial=0.0)), 0.0) * len(C.variances)
-
-
-def _deflation(C: Quadratic, rule: Rule, warm: np.ndarray | None) -> Found:
-    n, s = len(C.variances), rule.n_components
-    rng = np.random.default_rng(rule.seed)
-    V = _leading(C, rng.standard_normal((n, min(n, s + 4))), steps=4)
-    floor, W, worst, total = _floor(C), np.zeros((n, s)), 0.0, 0
-    functions: list[Function] = []
+def _one_by_one(C: DeflatedGram, options: SparseOptions, warm: Array) -> SparseResult:
+    """Find each component in what deflation by those before it leaves of C."""
+    n, s = len(C.variances), len(options.n_nonzero)
+    rng = np.random.default_rng(options.seed)
+    V = _leading_subspace(C, rng.standard_normal((n, min(n, s + 4))), steps=4)
+    W, worst, total, problems = np.zeros((n, s)), 0.0, 0, []
     for j in range(s):
+        problems.append(options.objective(C.data, j, C.longest))
         variances = np.maximum(C.variances, 0.0)
-        F = rule.make(j, float(np.sqrt(variances.max(initial=0.0))))
-        functions.append(F)
-        if variances.sum() <= floor:
+        if variances.sum() <= C.floor:
             continue
-        V = _leading(C, V, steps=1)
-        extra = [] if warm is None else [warm[:, [j]]]
-        starts = _starts(V, variances, rule, rng)
-        w, z, residual, iterations = _component(C, F, np.column_stack([*extra, starts]), rule)
+        V = _leading_subspace(C, V, steps=1)
+        starts = _starts(V, variances, options, rng)
+        starts = starts if warm is None else np.column_stack([warm[:, [j]], starts])
+        w, Cw, residual, iterations = _component(C, problems[j], starts, options)
         worst, total = max(worst, residual), total + iterations
-        if float(w @ z) <= floor:
-            continue
-        W[:, j] = w
-        C.deflate(w, z, rule.deflation)
-
-    def step(Z: np.ndarray) -> np.ndarray:
-        return np.column_stack([F.subgradient(Z[:, [j]]) for j, F in enumerate(functions)])
-
-    return Found(W, step, worst, total)
+        if C.remove(w, Cw, options.deflation):
+            W[:, [j]] = w
+    return SparseResult(W, problems, worst, total)
 
 
-def _leading(C: Quadratic, V: np.ndarray, steps: int) -> np.ndarray:
-    """Rough leading eigenvectors of C in the span of V after some steps of subspace iteration."""
+def _leading_subspace(C: DeflatedGram, V: Array, steps: int) -> Array:
+    """Return rough leading eigenvectors of C by subspace iteration from V."""
     for _ in range(steps):
         V = np.linalg.qr(V)[0]
         CV = C @ V
-        _, Q = np.linalg.eigh(V.T @ CV)
-        V = CV @ Q[:, ::-1]
+        V = CV @ np.linalg.eigh(V.T @ CV)[1][:, ::-1]
     return np.linalg.qr(V)[0]
 
 
-def _starts(
-    V: np.ndarray, variances: np.ndarray, rule: Rule, rng: np.random.Generator
-) -> np.ndarray:
-    """Leading eigenvectors, features of largest variance, and random vectors, ``n_starts`` in all.
+def _starts(V: Array, variances: Array, options: SparseOptions, rng: Any) -> Array:
+    """Return ``n_starts`` leading eigenvectors, features of largest variance and random vectors.
 
-    A penalty might leave nothing of any but the feature of largest variance, which is then among them.
+    With a penalty the feature of largest variance is always among them: the others might vanish.
     """
-    n, count = len(variances), rule.n_starts
+    n, count = len(variances), options.n_starts or STARTS
     dense = min(V.shape[1], (count + 1) // 2)
-    single = max(min(n, (count - dense + 1) // 2), int(rule.refit))
+    single = max(min(n, (count - dense + 1) // 2), int(options.shrinks))
     E = np.zeros((n, single))
     E[np.argsort(-variances, kind="stable")[:single], np.arange(single)] = 1.0
     R = rng.standard_normal((n, max(count - dense - single, 0)))
-    if rule.positive:
-        V, R = _positive(V), np.abs(R)
+    if options.positive:
+        V, R = _longer_part(V), np.abs(R)
     return np.column_stack([V[:, :dense], E, R])
 
 
-def _positive(V: np.ndarray) -> np.ndarray:
-    """Of each column the positive or the negative part, whichever is longer."""
+def _longer_part(V: Array) -> Array:
+    """Return the positive or the negative part of each column, whichever is longer."""
     longer = (V.clip(0) ** 2).sum(axis=0) >= (V.clip(None, 0) ** 2).sum(axis=0)
     return (V * np.where(longer, 1.0, -1.0)).clip(0)
 
 
 def _component(
-    C: Quadratic, F: Function, W: np.ndarray, rule: Rule
-) -> tuple[np.ndarray, np.ndarray, float, int]:
-    """w, ``C w``, the length of the last step and the number of steps, from the best of the starts.
+    C: DeflatedGram, problem: DCProblem, W: Array, options: SparseOptions
+) -> tuple[Array, Array, float, int]:
+    """Return w, ``C w``, the length of the last step and the number of steps, from the best start.
 
-    Once a step leaves the support as it is, or is short, w becomes the leading eigenvector on it,
-    which no further step on that support could exceed: each of the two raises the objective, and
-    there are finitely many supports. Where there is an eigenvector to take, only a step from one
-    ends the search: it stays, or the eigenvector that it leads to is no better.
+    DCA, except that on the k-sparse ball w becomes the leading eigenvector on its support once a step
+    keeps the support or is short. No further step on that support could exceed it; both moves raise
+    the objective, and there are finitely many supports. The search then ends with a step from an
+    eigenvector that keeps the support, or whose eigenvector is no better.
     """
-    W = unit(W)
+    step, W = problem.G.conjugate.subgradient, unit(W)
     explored = EXPLORE if W.shape[1] > 1 else 0
     for _ in range(explored):
-        W = unit(F.subgradient(single_images(W, C @ W)))
+        W = unit(step(column_targets(W, C @ W)))
     CW = C @ W
-    Z = single_images(W, CW)
-    best = int(np.argmax([F(Z[:, [j]]) for j in range(Z.shape[1])]))
+    Z = column_targets(W, CW)
+    best = int(np.argmax([problem.G.conjugate(Z[:, [j]]) for j in range(Z.shape[1])]))
     w, Cw = W[:, [best]], CW[:, [best]]
     residual, steps = np.inf, 0
-    last, level, settled = (w, Cw), -np.inf, False  # settled: w is an eigenvector on its support
-    while steps < rule.max_iter:
-        new, steps = unit(F.subgradient(single_images(w, Cw))), steps + 1
+    last, level, is_eigenvector = (w, Cw), -np.inf, False
+    while steps < options.max_iter:
+        new, steps = unit(step(column_targets(w, Cw))), steps + 1
         residual = float(np.linalg.norm(new - w))
-        short, same = residual <= rule.tol, np.array_equal(new != 0, w != 0)
-        if report_step("deflation", residual, rule.tol) or (same and settled):
+        short, same = residual <= options.tol, np.array_equal(new != 0, w != 0)
+        if report_step("deflation", residual, options.tol) or (same and is_eigenvector):
             break
-        w = _eigenvector(C, new, rule) if (short or same) and not rule.refit else new
-        Cw, settled = C @ w, w is not new
-        if settled:
+        w = _eigenvector(C, new, options) if (short or same) and not options.shrinks else new
+        Cw, is_eigenvector = C @ w, w is not new
+        if is_eigenvector:
             value = float(np.vdot(w, Cw))
             if value <= level:  # features are tied: the last eigenvector is a subgradient as well
                 (w, Cw), residual = last, 0.0
@@ -209,121 +214,120 @@ def _component(
             last, level = (w, Cw), value
         elif short:
             break
-    return w[:, 0], Cw[:, 0], residual, explored + steps
+    return w, Cw, residual, explored + steps
 
 
-def _eigenvector(C: Quadratic, w: np.ndarray, rule: Rule) -> np.ndarray:
-    """The leading eigenvector on the support of w, to rounding.
+def _eigenvector(C: DeflatedGram, w: Array, options: SparseOptions) -> Array:
+    """Return the leading eigenvector on the support of w, to rounding.
 
-    w itself where that would not stay positive, on wide supports, and where Lanczos finds none.
+    Return w itself on wide supports, if an eigenvector that must be positive is not, and if Lanczos
+    does not converge.
     """
     S = np.flatnonzero(w)
     if not 1 < len(S) <= WIDEST:
         return w
     B = C.block(S)
-    if len(S) < LANCZOS:
-        v = np.linalg.eigh(B)[1][:, -1]
-    else:
-        try:
+    try:
+        if len(S) < LANCZOS:
+            v = np.linalg.eigh(B)[1][:, -1]
+        else:
             v = scipy.sparse.linalg.eigsh(B, 1, which="LA", v0=w[S, 0], tol=0)[1][:, 0]
-        except scipy.sparse.linalg.ArpackNoConvergence:
-            return w
-    v = v if v @ w[S, 0] >= 0 else -v
-    if rule.positive and v.min() < 0:
+    except scipy.sparse.linalg.ArpackNoConvergence:
         return w
-    found = np.zeros_like(w)
-    found[S, 0] = v
-    return found
+    v = v if v @ w[S, 0] >= 0 else -v
+    if options.positive and v.min() < 0:
+        return w
+    w = w.copy()
+    w[S, 0] = v
+    return w
 
 
-def _fit_columns(F: list[Any]) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    """One loading after the other by its image, the scores fixed: ``||X - T W^T||`` never rises."""
+def _together(C: DeflatedGram, options: SparseOptions, warm: Array) -> SparseResult:
+    """Find all components together, from principal axes and from random rotations of these.
 
-    def advance(W: np.ndarray, CW: np.ndarray) -> np.ndarray:
-        W, XT, G = scores_of(W, CW)
-        for j, f in enumerate(F):
+    "reconstruction" continues from the results of "block" and of deflation, so that it never falls
+    behind either in what it maximises.
+    """
+    n, s = len(C.variances), len(options.n_nonzero)
+    rng, by_fit = np.random.default_rng(options.seed), options.method == "reconstruction"
+    problem = options.objective(C.data, None, C.longest)
+    V = _leading_subspace(C, rng.standard_normal((n, min(n, s + 4))), steps=8)[:, :s]
+    turns = [rng.standard_normal((s, s)) for _ in range((options.n_starts or 1) - 1)]
+    starts = [V, *(V @ np.linalg.qr(turn)[0] for turn in turns)]
+    starts = [_longer_part(W) for W in starts] if options.positive else starts
+    if options.shrinks:  # the axes might vanish
+        starts.append(_pivots(C, s))
+    if warm is not None and not by_fit:
+        starts.append(warm)
+
+    def dca_step(W: Array, CW: Array) -> Array:
+        return problem.G.conjugate.subgradient(polar_targets(W, CW))
+
+    def explained(result: tuple[Array, float, int]) -> float:
+        W = unit(result[0])
+        if by_fit:
+            return float(cumulative_variances(W, C @ W)[-1])
+        return float(adjusted_variances(W, C @ W).sum())
+
+    tried = [_iterate(C, dca_step, W, options) for W in starts]
+    if by_fit:
+        many = max(options.n_starts or 1, STARTS)
+        other = replace(options, method="deflation", deflation="projection", n_starts=many)
+        deflated = sparse_components(C, other)
+        tried.append((deflated.W, np.inf, deflated.iterations))
+        tried += [] if warm is None else [(warm, np.inf, 0)]
+        fit = _least_squares(deflated.problems)
+        tried = [_iterate(C, fit, W, options, steps) for W, _, steps in tried]
+    W, residual, steps = max(tried, key=explained)
+    return SparseResult(W, [problem], residual, steps)
+
+
+def _least_squares(problems: list[DCProblem]) -> Callable[[Array, Array], Array]:
+    """Fit one loading after the other, the scores fixed: ``||X - T W^T||`` never rises. No DCA."""
+
+    def fit(W: Array, CW: Array) -> Array:
+        W, XT, G = best_scores(W, CW)
+        for j, problem in enumerate(problems):
             if G[j, j] > 0:
                 z = (XT[:, [j]] - W @ G[:, [j]]) / G[j, j] + W[:, [j]]
-                W[:, [j]] = f.subgradient(z)
+                W[:, [j]] = np.where(problem.G.conjugate.subgradient(z) != 0, z, 0.0)
         return W
 
-    return advance
+    return fit
 
 
-#: The images of the methods that find all components together.
-JOINT = {"block": polar_images, "reconstruction": fit_images}
-
-
-def _joint(C: Quadratic, rule: Rule, warm: np.ndarray | None) -> Found:
-    """All components together, from principal axes and from these turned at random.
-
-    "reconstruction" goes on from where "block" stops, and from deflation, which it so never falls
-    behind in what it maximises.
-    """
-    n, s = len(C.variances), rule.n_components
-    rng = np.random.default_rng(rule.seed)
-    top = float(np.sqrt(np.maximum(C.variances, 0.0).max(initial=0.0)))
-    F = rule.make(None, top)
-    V = _leading(C, rng.standard_normal((n, min(n, s + 4))), steps=8)[:, :s]
-    turns = [rng.standard_normal((s, s)) for _ in range(rule.n_starts - 1)]
-    starts = [V, *(V @ np.linalg.qr(turn)[0] for turn in turns)]
-    starts = [_positive(W) for W in starts] if rule.positive else starts
-    if rule.refit:  # a penalty might leave nothing of the axes
-        starts.append(_pivots(C, s))
-    advance = _polar_step(F)
-    tried = [_repeat(C, advance, W, rule) for W in starts]
-    if rule.method == "reconstruction":
-        many = replace(rule, deflation="projection", n_starts=max(rule.n_starts, STARTS))
-        tried.append(_deflation(C.undeflated(), many, None))
-        advance = _fit_columns([rule.make(j, top) for j in range(s)])
-    if warm is not None:
-        tried.append(Found(warm, F.subgradient, np.inf, 0))
-    if rule.method == "reconstruction" or warm is not None:
-        tried = [_repeat(C, advance, found.W, rule, found.iterations) for found in tried]
-    best = max(tried, key=lambda found: _explained(rule, unit(found.W), C))
-    return replace(best, step=F.subgradient)
-
-
-def _pivots(C: Quadratic, s: int) -> np.ndarray:
-    """Loadings with orthonormal scores, each of the feature that those before it explain least."""
-    W, left, floor = np.zeros((len(C.variances), s)), C.variances, _floor(C)
+def _pivots(C: DeflatedGram, s: int) -> Array:
+    """Return loadings with orthonormal scores, each adding the feature that is explained least."""
+    W, left = np.zeros((len(C.variances), s)), C.variances
     for j in range(s):
         i = int(np.argmax(left))
-        if left[i] <= floor:
+        if left[i] <= C.floor:
             break
-        w = np.zeros(len(W))
-        w[i] = 1.0
+        w = np.eye(1, len(W), i).T
         w -= W @ (W.T @ (C @ w))
         z = C @ w
-        size = float(w @ z)
-        W[:, j], left = w / size**0.5, left - (z / size**0.5) ** 2
+        length = float(np.vdot(w, z)) ** 0.5
+        W[:, [j]], left = w / length, left - (z[:, 0] / length) ** 2
     return W
 
 
-def _explained(rule: Rule, W: np.ndarray, C: Quadratic) -> float:
-    """What the method is after: the variance in the span, or adjusted variance."""
-    if rule.method == "reconstruction":
-        return float(cumulative_variances(W, C @ W)[-1])
-    return float(adjusted_variances(W, C @ W).sum())
+def _iterate(
+    C: DeflatedGram,
+    advance: Callable[..., Array],
+    W: Array,
+    options: SparseOptions,
+    before: int = 0,
+) -> tuple[Array, float, int]:
+    """Repeat ``W = advance(W, C W)`` until the columns turn by at most ``tol``.
 
-
-def _polar_step(F: Any) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    """Block DCA: ``W = F'(X^T polar(X W))``."""
-    return lambda W, CW: F.subgradient(polar_images(W, CW))
-
-
-def _repeat(
-    C: Quadratic, advance: Callable[..., np.ndarray], W: np.ndarray, rule: Rule, before: int = 0
-) -> Found:
-    """``W = advance(W, C W)`` until the columns turn by no more than ``tol``.
-
-    Their common scale means nothing, and would overflow or vanish with that of the data.
+    Return W, the last turn and the number of steps, with those ``before``. The common scale of W
+    means nothing, and would overflow or vanish with that of the data.
     """
     residual, steps = np.inf, 0
-    while residual > rule.tol and steps < rule.max_iter:
+    while residual > options.tol and steps < options.max_iter:
         new, steps = advance(W, C @ W), steps + 1
         residual = float(np.linalg.norm(unit(new) - unit(W))) / W.shape[1] ** 0.5
         W = new / (float(np.abs(new).max()) or 1.0)
-        if report_step(rule.method, residual, rule.tol):
+        if report_step(options.method, residual, options.tol):
             break
-    return Found(W, lambda Z: Z, residual, before + steps)
+    return W, residual, before + steps

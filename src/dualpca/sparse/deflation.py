@@ -1,0 +1,122 @@
+"""``C = X^T X`` less what components explain, and the variances of correlated components."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any
+
+import numpy as np
+
+from ..linalg import to_numpy
+from ..operators import Operator
+from ..operators.columns import column_squares, take_columns
+from ..operators.kernel import Kernel
+
+#: A variance below this share of the largest one is rounding.
+RANK = 1e-12
+
+
+class DeflatedGram:
+    """``C - L R^T``: ``C = X^T X`` less what the components removed so far explain.
+
+    C is a dense matrix if ``formed``; otherwise each product is a pass over X.
+    """
+
+    dtype = np.dtype(float)
+
+    def __init__(self, X: Operator, formed: bool = True) -> None:
+        n = X.shape[1]
+        self.X, self.shape = X, (n, n)
+        self._C: Any = to_numpy(X.gram()) if formed else None
+        self._diagonal = column_squares(X) if self._C is None else np.diag(self._C).copy()
+        self._L, self._R, self._basis = (np.zeros((n, 0)) for _ in range(3))
+        #: A variance up to here is rounding.
+        self.floor = RANK * max(float(self._diagonal.max(initial=0.0)), 0.0) * n
+
+    def undeflated(self) -> DeflatedGram:
+        """Return C itself."""
+        C = copy(self)
+        C._L, C._R, C._basis = (np.zeros((len(self._diagonal), 0)) for _ in range(3))
+        return C
+
+    @property
+    def data(self) -> Operator:
+        """X less the components, known by C only: the transpose of a feature map with kernel C."""
+        return Kernel(self, lambda: self.variances).T
+
+    @property
+    def variances(self) -> np.ndarray:
+        """The diagonal."""
+        return self._diagonal - (self._L * self._R).sum(axis=1)
+
+    @property
+    def longest(self) -> float:
+        """The largest length of a column of X less the components."""
+        return max(float(self.variances.max(initial=0.0)), 0.0) ** 0.5
+
+    def __matmul__(self, V: np.ndarray) -> np.ndarray:
+        if self._C is not None:
+            return self.corrected(V, self._C @ V)
+        CV = to_numpy(self.X.sweep(self.X.asarray(V)))
+        return self.corrected(V, CV.astype(float, copy=False))
+
+    def corrected(self, V: np.ndarray, CV: np.ndarray) -> np.ndarray:
+        """Return ``(C - L R^T) V``, given ``C V``."""
+        return CV - self._L @ (self._R.T @ V) if self._L.shape[1] else CV
+
+    def block(self, S: np.ndarray) -> np.ndarray:
+        """Return the principal submatrix on the features S."""
+        formed = self._C is not None
+        C = self._C[np.ix_(S, S)] if formed else to_numpy(take_columns(self.X, S).gram())
+        return C - self._L[S] @ self._R[S].T
+
+    def remove(self, w: np.ndarray, z: np.ndarray, rule: str) -> bool:
+        """Remove the component w, where z is the product with w (Mackey 2008).
+
+        "projection": ``(I - w w^T) C (I - w w^T)``; "orthogonal": the same with w orthogonalised
+        against the components before it; "schur": ``C - z z^T / w^T z``. Return False if the variance
+        of w is rounding, and remove nothing.
+        """
+        variance = float(np.vdot(w, z))
+        if variance <= self.floor:
+            return False
+        left, right = z / variance, z
+        if rule == "orthogonal":
+            for _ in range(2):  # the second time removes the rounding of the first
+                w = w - self._basis @ (self._basis.T @ w)
+            length = float(np.linalg.norm(w))
+            if length <= RANK:
+                return True
+            # The basis is in the kernel of C - L R^T, so z is also the product with the new w.
+            w, z, variance = w / length, z / length, variance / length**2
+            self._basis = np.hstack([self._basis, w])
+        if rule != "schur":
+            left, right = np.hstack([z - variance * w, w]), np.hstack([w, z])
+        self._L, self._R = np.hstack([self._L, left]), np.hstack([self._R, right])
+        return True
+
+
+def adjusted_variances(W: np.ndarray, CW: np.ndarray) -> np.ndarray:
+    """``R_jj^2`` of ``X W = Q R``: what each component adds (Zou, Hastie and Tibshirani 2006)."""
+    G = W.T @ CW
+    adjusted = np.zeros(len(G))
+    floor = RANK * max(float(np.diag(G).max(initial=0.0)), 0.0) * len(G)
+    for j in range(len(G)):
+        if G[j, j] > floor:
+            adjusted[j] = G[j, j]
+            G = G - np.outer(G[:, j] / G[j, j], G[j])
+    return adjusted
+
+
+def cumulative_variances(W: np.ndarray, CW: np.ndarray) -> np.ndarray:
+    """``||X P_j||^2``, P_j the projection on the first j loadings (Shen and Huang 2008)."""
+    G, M = W.T @ W, W.T @ CW
+    captured, P = np.zeros(len(G)), np.zeros((len(G), 0))
+    for j in range(len(G)):  # W P is orthonormal
+        p = np.eye(len(G))[:, j] - P @ (P.T @ G[:, j])
+        p -= P @ (P.T @ (G @ p))
+        length = float(p @ G @ p)
+        if length > RANK:
+            P = np.column_stack([P, p / length**0.5])
+        captured[j] = (P * (M @ P)).sum()
+    return captured
