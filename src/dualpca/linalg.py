@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, device, is_cupy_array, is_dask_array, is_torch_array
+from array_api_compat import array_namespace, device, is_cupy_array, is_torch_array
 
 Array = Any  # a two-dimensional array of some namespace, or an implicit thin factor
 
@@ -21,13 +22,17 @@ __all__ = [
     "column_norms",
     "cross",
     "eigh",
+    "eps",
+    "finfo",
     "fix_signs",
     "gram",
     "host_sample",
     "inner",
     "invert_lower",
     "is_implicit",
+    "is_single",
     "largest",
+    "map_row_blocks",
     "map_singular_values",
     "max_abs",
     "namespace",
@@ -67,10 +72,24 @@ def asarray_like(values: Any, like: Array) -> Array:
     return xp.asarray(values, dtype=like.dtype, device=device(like))
 
 
+def is_single(A: Any) -> bool:
+    """Whether an array, an operator or a dtype is float32, in any namespace."""
+    return "float32" in str(getattr(A, "dtype", A))
+
+
+def finfo(A: Any) -> np.finfo:
+    """numpy's limits of float32 or float64, whichever an array, an operator or a dtype is."""
+    return np.finfo(np.float32 if is_single(A) else np.float64)
+
+
+def eps(A: Any) -> float:
+    """The distance from 1 to the next number, in the precision of an array, operator or dtype."""
+    return float(finfo(A).eps)
+
+
+@singledispatch
 def to_numpy(A: Array) -> np.ndarray:
-    """A small array on the host."""
-    if is_dask_array(A):
-        return to_numpy(A.compute())
+    """Copy a small array to the host."""
     if hasattr(A, "get"):  # cupy
         return A.get()
     try:
@@ -80,14 +99,32 @@ def to_numpy(A: Array) -> np.ndarray:
         return np.array([float(flat[i]) for i in range(flat.shape[0])]).reshape(A.shape)
 
 
-#: Of rows that are spread over a cluster, statistics are of a sample of so many.
-SAMPLE_ROWS = 100_000
+# Arrays with a row for each row of the data: a kind whose rows are not in the memory of this process
+# registers its own way here.
 
 
+@singledispatch
 def over_blocks(A: Array, f: Callable[[int, Array], Any]) -> list[Any]:
-    """``f(i, block)`` for the i-th block of A where its rows are spread, else ``f(0, A)`` alone."""
-    spread = getattr(A, "over_blocks", None)
-    return spread(f) if spread else [f(0, A)]
+    """``f(i, block)`` for the i-th block of rows of A, computed where the block is."""
+    return [f(0, A)]
+
+
+@singledispatch
+def map_row_blocks(A: Array, f: Callable[[Array], Array], columns: int | None = None) -> Array:
+    """``f(A)``, ``columns`` numbers or one for each row of A, computed where the rows are."""
+    return f(A)
+
+
+@singledispatch
+def host_sample(A: Array) -> np.ndarray:
+    """Copy A to the host; of distributed rows only those that :func:`sampled_rows` names."""
+    return to_numpy(A)
+
+
+@singledispatch
+def sampled_rows(A: Array) -> np.ndarray:
+    """The indices of the rows that :func:`host_sample` returns, in order and the same each time."""
+    return np.arange(A.shape[0])
 
 
 def total(A: Array) -> float:
@@ -103,30 +140,6 @@ def _wide_sum(A: Array) -> Any:
 def largest(A: Array) -> float:
     """The largest entry."""
     return max(over_blocks(A, lambda i, block: float(array_namespace(block).max(block))))
-
-
-def host_sample(A: Array) -> np.ndarray:
-    """A on the host; of rows that are spread over a cluster, a sample, the same ones each time."""
-    if not is_dask_array(A):
-        return to_numpy(A)
-    rows = sampled_rows(A)
-    if not hasattr(A, "over_blocks"):
-        return to_numpy(A[rows] if len(rows) < A.shape[0] else A)
-    starts = np.cumsum([0, *A.chunks[0]])
-
-    def some(i: int, block: Array) -> np.ndarray:
-        first, last = np.searchsorted(rows, starts[i : i + 2])
-        return to_numpy(block)[rows[first:last] - starts[i]]
-
-    return np.concatenate(over_blocks(A, some))
-
-
-def sampled_rows(A: Array) -> np.ndarray:
-    """Which rows :func:`host_sample` has, in order."""
-    N = A.shape[0]
-    if not is_dask_array(A) or N <= SAMPLE_ROWS:
-        return np.arange(N)
-    return np.sort(np.random.default_rng(0).choice(N, SAMPLE_ROWS, replace=False))
 
 
 def cross(A: Array, B: Array) -> Array:
@@ -187,7 +200,7 @@ def column_norms(A: Array) -> Array:
     xp = namespace(A)
     if not math.prod(A.shape):
         return xp.sum(A, axis=0)
-    if "float32" in str(A.dtype):
+    if is_single(A):
         squares = xp.sum(xp.astype(A, xp.float64) ** 2, axis=0)
         return xp.astype(xp.sqrt(squares), A.dtype)
     scale = xp.max(xp.abs(A))

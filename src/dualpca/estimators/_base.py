@@ -8,23 +8,17 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from array_api_compat import (
-    array_namespace,
-    device,
-    is_array_api_obj,
-    is_dask_array,
-    is_numpy_array,
-)
+from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array
+from scipy.sparse.linalg import LinearOperator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_n_features, validate_data
 
-from ..linalg import largest, total
-from ..operators import Operator, Weighted, as_operator, centered, is_streamed
+from ..linalg import finfo, is_single, largest, total
+from ..operators import Operator, Weighted, as_operator, as_rows, centered, is_streamed
 from ..operators.base import View
-from ..operators.centering import Shifted
+from ..operators.centering import minus_center
 from ..operators.readable import check_readable
 from ..operators.row_blocks import RowBlocked
-from ..operators.views import Centered
 from ..solvers.solve import user_stacklevel
 
 
@@ -45,17 +39,17 @@ def validated(
 ) -> Any:
     """X as a finite float matrix of its own kind, checked against what the estimator was fitted on.
 
-    numpy, pandas, polars, lists and scipy.sparse go through scikit-learn; what is not in memory comes
-    back as the operator that reads it, unless ``streamed`` is false; arrays of other namespaces stay
-    where they are, or become numpy arrays where ``only_numpy``.
+    numpy, pandas, polars, lists and scipy.sparse go through scikit-learn. Operators, SciPy's too, and
+    data that is not in memory come back as operators that are read by rows, unless ``streamed`` is
+    false. Arrays of other namespaces stay where they are, or become numpy arrays if ``only_numpy``.
     """
     check_readable(X)
-    if streamed and (isinstance(X, RowBlocked) or is_streamed(X)):
+    if streamed and (isinstance(X, (Operator, LinearOperator)) or is_streamed(X)):
         return _streamed(estimator, X, reset=reset, rows=rows)
-    if only_numpy and is_array_api_obj(X) and not is_numpy_array(X):
-        X = np.asarray(X)
     if is_array_api_obj(X) and not is_numpy_array(X):
-        return _foreign(estimator, X, reset=reset, rows=rows)
+        if not only_numpy:
+            return _foreign(estimator, X, reset=reset, rows=rows)
+        X = np.asarray(X)
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # the sum that tells of NaN may overflow
             return validate_data(
@@ -104,7 +98,13 @@ def _streamed(estimator: Any, X: Any, *, reset: bool, rows: int) -> RowBlocked:
     if hasattr(type(X), "dtype"):
         _check_shape(X, 0)  # before anything is read
     operator = as_operator(X)
-    assert isinstance(operator, RowBlocked)
+    name = type(estimator).__name__
+    if operator.implicit:
+        raise TypeError(
+            f"X is a {type(operator).__name__}, whose columns are implicit, and {name} needs columns; "
+            "give the data, or its kernel matrix to KernelPCA(kernel='precomputed')"
+        )
+    operator = as_rows(operator)
     _check_shape(operator, rows)
     names = getattr(operator, "names", None)
     if names is None:
@@ -114,11 +114,10 @@ def _streamed(estimator: Any, X: Any, *, reset: bool, rows: int) -> RowBlocked:
         _check_n_features(estimator, operator, reset=reset)
     if reset:
         operator.forget()
-        exact = "float32" not in str(operator.dtype)  # as centring asks for them first
         with np.errstate(over="ignore", invalid="ignore"):
-            energy = operator.column_sums(exact=exact, keep=True)[1]
+            # Centring asks for exact sums of float64 first.
+            energy = operator.column_sums(exact=not is_single(operator), keep=True)[1]
         if not np.isfinite(energy):
-            name = type(estimator).__name__
             operator.sum_blocks(lambda rows, block: (check_finite(name, block),))
     return operator
 
@@ -164,18 +163,7 @@ def checked_weights(sample_weight: Any, X: Operator) -> Any:
         return None
     check_readable(sample_weight, "sample_weight")
     given = sample_weight if is_array_api_obj(sample_weight) else np.asarray(sample_weight)
-    if given.ndim == 0:
-        given = np.full(X.shape[0], float(given))
-    if is_dask_array(given):
-        from ..operators.dask.chunks import counted
-
-        given = counted(given)
-    if tuple(given.shape) != (X.shape[0],):
-        raise ValueError(
-            f"sample_weight has shape {tuple(given.shape)}; give one weight for each of the "
-            f"{X.shape[0]} rows of X"
-        )
-    weights = X.row_vector(given) if isinstance(X, RowBlocked) else X.asarray(given)
+    weights = X.row_vector(given, "sample_weight")
     xp = array_namespace(weights)
     low, mass = float(xp.min(weights)), total(weights)
     if not (low >= 0 and np.isfinite(mass)):
@@ -208,7 +196,7 @@ def check_energy(energy: float, X: Operator) -> None:
 
     Variances would overflow, or lose digits below the least normal number.
     """
-    info = np.finfo("float32" if "float32" in str(X.dtype) else "float64")
+    info = finfo(X)
     if not energy <= float(info.max) / RANGE:
         size = "large that their squares overflow"
     elif energy >= float(info.smallest_normal) * RANGE or _is_zero(energy, X):
@@ -294,13 +282,8 @@ def check_scores(X: Any, columns: int) -> Any:
 
 
 def shifted(X: Any, mean: Any) -> Operator:
-    """``X - 1 mean^T`` as an operator: exact for dense data, implicit for sparse."""
-    operator = as_operator(X)
-    assert isinstance(operator, RowBlocked)
-    column = mean[:, None]
-    if operator.sparse:
-        return Centered(operator, operator.asarray(column))
-    return Shifted(operator, column)
+    """``X - 1 mean^T`` as an operator: explicit for dense data, implicit for other data."""
+    return minus_center(as_operator(X), mean)
 
 
 def is_dense_in_memory(X: Any) -> bool:

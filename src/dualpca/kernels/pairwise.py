@@ -11,9 +11,9 @@ from joblib import effective_n_jobs
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from ..linalg import to_numpy
-from ..operators import FULL, Blocks, _entries
+from ..operators import Blocks
 from ..operators.block_ops import as_float, as_float64, block_rows, dense, row_norms
-from ..operators.centering import filled
+from ..operators.centering import FULL, stored_by_column, subtract_from_sparse
 from ..operators.row_blocks import RowBlocked
 
 #: Rows are shifted where their mean has so many times the energy of their spread.
@@ -59,7 +59,7 @@ def far_origin(X: Any) -> np.ndarray | None:
     rows = some_rows(X, some)
     if not operator.sparse:
         return np.median(np.asarray(rows), axis=0)
-    full = _entries(operator) >= FULL * N
+    full = stored_by_column(operator) >= FULL * N
     origin = np.zeros(d)
     origin[full] = np.median(rows.tocsc()[:, full].toarray(), axis=0)
     return origin
@@ -70,7 +70,7 @@ def shifted_rows(X: Any, origin: np.ndarray | None) -> Any:
     if origin is None:
         return X
     with np.errstate(over="ignore"):  # whoever squares them sees it
-        return filled(X, origin) if sp.issparse(X) else X - origin
+        return subtract_from_sparse(X, origin) if sp.issparse(X) else X - origin
 
 
 def pairwise(

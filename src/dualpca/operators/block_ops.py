@@ -85,20 +85,6 @@ def stack(parts: list[Any], axis: int = 0) -> Any:
     return parts[0] if len(parts) == 1 else array_namespace(*parts).concat(parts, axis=axis)
 
 
-def check_sound(found: Any, block: Any) -> None:
-    """Refuse what was found of a block, where NaN is in it that X had not when it was first read."""
-    parts = found if isinstance(found, tuple) else (found,)
-    numbers = [part for part in parts if isinstance(part, np.ndarray)]
-    with np.errstate(over="ignore", invalid="ignore"):
-        if all(np.isfinite(np.sum(part)) for part in numbers):
-            return
-    if not np.isfinite(block.data if sp.issparse(block) else block).all():
-        raise ValueError(
-            "X contains NaN or infinity, which it did not when the fit began; let nothing write to "
-            "it, and fit again"
-        )
-
-
 def take(block: Any, chosen: np.ndarray, axis: int = 0) -> Any:
     """Some rows (or columns) of a block of any kind."""
     if sp.issparse(block) or is_numpy_array(block):

@@ -14,7 +14,7 @@ from ..linalg import to_numpy
 from ..operators import Operator
 from ..operators.block_ops import GRAM_FACTOR, as_float, as_float64, block_rows
 from ..operators.row_blocks import RowBlocked
-from ..operators.row_maps import Derived, Turn
+from ..operators.row_maps import RowMap
 from .columns import describe, has_infinite, is_finite, refuse
 
 
@@ -69,21 +69,17 @@ class Backward:
         return A if self.center is None else A + _like(self.center, A)
 
 
-class Preprocessed(Derived):
+class Preprocessed(RowMap):
     """Rows that are filled and scaled, or brought back, as they are read."""
 
     def __init__(self, X: RowBlocked, f: Forward | Backward) -> None:
-        super().__init__(X, X.shape)
+        super().__init__(X, X.shape, lambda rows, block: [(rows, apply(f, block))])
         self._f = f
         #: the names of the columns, where the data has any
         self.names = getattr(X, "names", None)
 
-    def _turn(self) -> Turn:
-        f = self._f
-        return lambda rows, block: [(rows, apply(f, block))]
-
     def take(self, rows: np.ndarray) -> Any:
-        return apply(self._f, self._base.take(rows))
+        return apply(self._f, self.X.take(rows))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """All rows in memory, for whoever asks numpy for them."""

@@ -9,7 +9,6 @@ import numpy as np
 
 from ..linalg import to_numpy
 from ..operators import Operator
-from ..operators.columns import column_squares, take_columns
 from .components import Found, Rule, images, refitted, sparse_components
 from .images import lengths, unit
 from .quadratic import Quadratic
@@ -40,7 +39,7 @@ class Features:
         with np.errstate(over="ignore", invalid="ignore"):  # whoever asked sees infinite variances
             whole = to_numpy(X.gram()) if d <= ALL else None
             self._whole = whole
-            self.variances = column_squares(X) if whole is None else np.diag(whole)
+            self.variances = X.column_squares() if whole is None else np.diag(whole)
 
     def times(self, V: np.ndarray) -> np.ndarray:
         """``X^T X V``."""
@@ -66,7 +65,7 @@ class Features:
         for _ in range(ROUNDS):
             if len(active) > ACTIVE:
                 break
-            part = take_columns(self.X, active)
+            part = self.X.take_columns(active)
             C = to_numpy(part.gram())
             found = sparse_components(Quadratic.of(C), rule, None if warm is None else warm[active])
             warm = np.zeros((d, s))
@@ -96,7 +95,7 @@ class Features:
 
     def _implicit(self) -> Quadratic:
         def block(S: np.ndarray) -> np.ndarray:
-            return to_numpy(take_columns(self.X, S).gram())
+            return to_numpy(self.X.take_columns(S).gram())
 
         return Quadratic(self.times, block, self.variances)
 

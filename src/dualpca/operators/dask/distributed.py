@@ -22,6 +22,7 @@ from dask.optimization import cull
 from dask.sizeof import sizeof
 
 from ...linalg import Array, to_numpy
+from ..base import SweepMap, check_length
 from ..block_ops import (
     as_float,
     block_rows,
@@ -33,10 +34,9 @@ from ..block_ops import (
     take,
 )
 from ..blocks import READING
-from ..row_blocks import BlockMap, RowBlocked
-from .chunks import column_names, whole_rows
+from ..row_blocks import BlockFunction, RowBlocked
+from .chunks import column_names, counted, own_blocks, whole_rows
 from .cluster import active_client, compute, holders, workers
-from .own_names import own_blocks
 from .row_arrays import RowArrays
 
 #: Tasks a thread of the scheduler and pass: enough for the last ones to find all threads at work.
@@ -106,7 +106,7 @@ class Message:
     rows it has. Others become arrays of the kind that the blocks are, on a GPU say.
     """
 
-    def __init__(self, f: BlockMap) -> None:
+    def __init__(self, f: BlockFunction) -> None:
         self.arrays: list[Any] = []
         self.lazy_rows: list[Any] = []
         buffer, message = io.BytesIO(), self
@@ -125,7 +125,7 @@ class Message:
     def __reduce__(self) -> Any:
         return _message, (self.arrays, self.code)
 
-    def load(self, like: Any, rows: list[Rows]) -> BlockMap:
+    def load(self, like: Any, rows: list[Rows]) -> BlockFunction:
         """The function, its arrays those of ``like``'s kind."""
         message = self
 
@@ -271,7 +271,7 @@ class Distributed(RowBlocked):
             groups.append(delayed(group, traverse=False))
         return list(dask.persist(*groups, optimize_graph=False))
 
-    def _tasks(self, task: Any, f: BlockMap, factor: int) -> list[Delayed]:
+    def _tasks(self, task: Any, f: BlockFunction, factor: int) -> list[Delayed]:
         self._counter[0] += 1
         message = Message(f)
         spread = [self._arrays.kept(array) for array in message.lazy_rows]
@@ -281,7 +281,7 @@ class Distributed(RowBlocked):
             for group, *carried in zip(self._groups, *spread, strict=True)
         ]
 
-    def sum_blocks(self, f: BlockMap, factor: int = 1) -> tuple[Any, ...]:
+    def sum_blocks(self, f: BlockFunction, factor: int = 1) -> tuple[Any, ...]:
         parts = self._tasks(total, f, factor)
         while len(parts) > 1:
             few = [parts[i : i + BRANCHES] for i in range(0, len(parts), BRANCHES)]
@@ -290,7 +290,7 @@ class Distributed(RowBlocked):
         with one_blas_thread() if active_client() is None else nullcontext():
             return compute(parts[0])
 
-    def map_rows(self, f: BlockMap, columns: int | None = None) -> Array:
+    def map_rows(self, f: BlockFunction, columns: int | None = None) -> Array:
         width = () if columns is None else (columns,)
         return self._arrays.array(self._tasks(rows_of, f, 1), width, self.dtype)
 
@@ -319,9 +319,14 @@ class Distributed(RowBlocked):
             (self._norms,) = self.persist_rows(super().row_norms())
         return self._norms
 
-    def row_vector(self, values: Any) -> Array:
+    def rowwise(self, W: Array, f: SweepMap) -> Array:
+        return self.map_rows(lambda rows, block: f(block @ W, rows))
+
+    def row_vector(self, values: Any, name: str = "the vector") -> Array:
+        values = counted(values) if isinstance(values, da.Array) else np.asarray(values)
+        values = check_length(values, self.shape[0], name)
         if not isinstance(values, da.Array):
-            values = da.from_array(np.asarray(values), chunks=(self._rows,))
+            values = da.from_array(values, chunks=(self._rows,))
         return self.persist_rows(values.astype(self.dtype).rechunk((self._rows,)))[0]
 
     def gather(self, Y: Array) -> Array:

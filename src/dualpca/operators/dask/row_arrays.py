@@ -1,4 +1,7 @@
-"""Arrays with a row for each row of spread data: dask arrays that are computed group by group."""
+"""Arrays with a row for each row of distributed data: dask arrays that are computed by groups.
+
+Importing this module tells :mod:`dualpca.linalg` how to sum, sample and map such arrays.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +19,19 @@ from dask.delayed import Delayed, delayed
 from dask.highlevelgraph import HighLevelGraph
 from dask.optimization import cull
 
+from ...linalg import host_sample, map_row_blocks, over_blocks, sampled_rows, to_numpy
 from ..block_ops import sum_up
+from .chunks import own_blocks
 from .cluster import compute
-from .own_names import own_blocks
 
-#: So many arrays are kept although nobody else does: expressions are made of them.
+#: So many arrays are kept although nobody else holds them, since expressions are made of them.
 RECENT = 8
-
 
 #: How the names of such arrays begin.
 ROWS = "rows-of-"
+
+#: Statistics of distributed rows are those of a sample of so many.
+SAMPLE_ROWS = 100_000
 
 
 class Expression:
@@ -67,7 +73,7 @@ class RowArrays:
         chunks = (self._rows, *((n,) for n in width))
         array: Any = da.Array(graph, name, chunks, meta=np.empty((0,) * len(chunks), dtype=dtype))
         array.lists = lists
-        array.over_blocks = partial(self._over, lists)  # see linalg.over_blocks
+        array.over_blocks = partial(self._over, lists)
         self._known[name] = array
         self._recent.append(array)
         return array
@@ -148,3 +154,44 @@ def _mapped(f: Any, members: list[int], blocks: list[Any]) -> list[Any]:
 
 def _key(name: str, i: int, more: int) -> tuple[Any, ...]:
     return (name, i, *(0,) * more)
+
+
+@to_numpy.register(da.Array)
+def _(A: Any) -> np.ndarray:
+    return to_numpy(A.compute())
+
+
+@over_blocks.register(da.Array)
+def _(A: Any, f: Any) -> list[Any]:
+    return A.over_blocks(f) if hasattr(A, "over_blocks") else [f(0, A)]
+
+
+@map_row_blocks.register(da.Array)
+def _(A: Any, f: Any, columns: int | None = None) -> Any:
+    if columns is None:
+        return A.map_blocks(f, dtype=float, drop_axis=list(range(1, A.ndim)))
+    A = A.rechunk({1: -1})
+    meta = np.empty((0, columns), dtype=A.dtype)
+    return A.map_blocks(f, chunks=(A.chunks[0], columns), meta=meta)
+
+
+@sampled_rows.register(da.Array)
+def _(A: Any) -> np.ndarray:
+    N = A.shape[0]
+    if N <= SAMPLE_ROWS:
+        return np.arange(N)
+    return np.sort(np.random.default_rng(0).choice(N, SAMPLE_ROWS, replace=False))
+
+
+@host_sample.register(da.Array)
+def _(A: Any) -> np.ndarray:
+    rows = sampled_rows(A)
+    if not hasattr(A, "over_blocks"):
+        return to_numpy(A[rows] if len(rows) < A.shape[0] else A)
+    starts = np.cumsum([0, *A.chunks[0]])
+
+    def sampled(i: int, block: Any) -> np.ndarray:
+        first, last = np.searchsorted(rows, starts[i : i + 2])
+        return to_numpy(block)[rows[first:last] - starts[i]]
+
+    return np.concatenate(over_blocks(A, sampled))

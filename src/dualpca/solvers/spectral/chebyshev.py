@@ -18,7 +18,7 @@ from ... import progress
 from ..._memory import ensure, itemsize
 from ...linalg import Array, invert_lower, namespace, orthonormalize, standard_normal, to_numpy
 from ...operators import Operator
-from ...operators.tf32 import matmul_precision
+from ...operators.gpu import matmul_precision
 from .certificate import Certificate, rounding_floor
 from .complement import certify
 from .krylov import block_of

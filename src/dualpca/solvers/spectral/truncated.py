@@ -6,7 +6,7 @@ import math
 
 from ...linalg import Array, namespace, on_gpu
 from ...operators import Operator
-from ...operators.tf32 import Tf32
+from ...operators.gpu import Tf32
 from ...progress import stopped
 from .chebyshev import Chebyshev
 from .gram import right_from_left
