@@ -15,10 +15,10 @@ from sklearn.utils.validation import _check_n_features, validate_data
 
 from ..linalg import finfo, is_single, largest, total
 from ..operators import Operator, Weighted, as_operator, as_rows, centered, is_streamed
-from ..operators.base import View
 from ..operators.centering import minus_center
 from ..operators.readable import check_readable
 from ..operators.row_blocks import RowBlocked
+from ..operators.views import View
 from ..solvers.solve import user_stacklevel
 
 

@@ -10,21 +10,21 @@ import numpy as np
 
 from .files import BLOCK, Source, changed
 
-#: So pandas names the columns of an index that has no name.
+#: How pandas names the columns of an index that has no name.
 UNNAMED = "__index_level_"
 
 
 class Counted(NamedTuple):
-    """An index that counts, of which pandas writes start and step only."""
+    """An index that counts; pandas writes only its start, stop and step."""
 
     name: str
     values: range
 
 
 def index_of(schema: Any, rows: int | None = None) -> tuple[list[str], Counted | None]:
-    """The columns that are levels of the index; a counted index, where it has a name.
+    """The columns that are levels of the index; a counted index, if it has a name.
 
-    What is not as pandas writes it, or does not fit the columns and rows, is passed over.
+    Metadata that pandas would not write, or that does not fit the columns and rows, is ignored.
     """
     names = set(schema.names)
     try:
@@ -47,7 +47,7 @@ def _counted(entry: dict[str, Any], rows: int | None) -> Counted | None:
 
 
 def _count(data: Any) -> int:
-    """The rows of an IPC file or a data set; older releases of pyarrow do not count those of a file."""
+    """The rows of an IPC file or a data set; older pyarrow does not count those of a file."""
     if hasattr(data, "count_rows"):
         return data.count_rows()
     return sum(data.get_batch(i).num_rows for i in range(data.num_record_batches))
@@ -89,7 +89,7 @@ class ArrowSource(Source):
             if type(getattr(data, "format", None)).__name__ == "ParquetFileFormat":
                 from pyarrow.dataset import ParquetFragmentScanOptions
 
-                # Buffers read before their time are kept to the end: in the end all of the file.
+                # Buffers that are read ahead stay in memory: in the end all of the file.
                 options["fragment_scan_options"] = ParquetFragmentScanOptions(pre_buffer=False)
             return data.to_batches(batch_size=step, **options)
         return iter(data.to_batches() if hasattr(data, "to_batches") else [data])

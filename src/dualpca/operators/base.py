@@ -148,6 +148,8 @@ class Operator(ABC):
 
     def take_columns(self, features: np.ndarray) -> Operator:
         """The operator of some columns of X; nothing is copied."""
+        from .views import ColumnsView
+
         return ColumnsView(self, features)
 
     def row_norms(self) -> Array:
@@ -184,32 +186,24 @@ class Operator(ABC):
     def todense(self) -> Array:
         """X as one dense array."""
         if self.implicit:
-            raise TypeError(
-                f"the columns of {self!r} are implicit, so that it is no array; use kernel()"
-            )
+            raise TypeError(f"{self!r} has implicit columns and is no array; use kernel()")
         self._ensure_dense()
         if self.shape[0] < self.shape[1]:
             return stack([Z.T for Z in self.T._columns()])
         return stack(list(self._columns()), axis=1)
 
     def _ensure_dense(self) -> None:
-        """Refuse to hold all entries of X in one array where memory has no room for them."""
+        """Refuse to hold all entries of X in one array if memory has no room for them."""
         N, d = self.shape
-        ensure(
-            N * d * finfo(self.dtype).bits // 8,
-            f"the entries of X, {N:,} x {d:,}, in one dense array",
-            "give fewer rows or columns, or take a solver that reads X by blocks, such as 'krylov'",
-            self.like,
-        )
+        what = f"the entries of X, {N:,} x {d:,}, in one dense array"
+        remedy = "give fewer rows or columns, or take a solver that reads blocks, such as 'krylov'"
+        ensure(N * d * finfo(self).bits // 8, what, remedy, self.like)
 
     def _ensure_square(self, n: int) -> None:
-        """Refuse a Gram matrix and its eigenvectors, in float64, where memory has no room for them."""
-        ensure(
-            16 * n * n,
-            f"a Gram matrix of {n:,} x {n:,} and its eigenvectors",
-            "take a solver that needs none, such as 'krylov', or fewer columns or rows",
-            self.like,
-        )
+        """Refuse a Gram matrix and its eigenvectors, in float64, if memory has no room for them."""
+        what = f"a Gram matrix of {n:,} x {n:,} and its eigenvectors"
+        remedy = "take a solver that needs none, such as 'krylov', or fewer columns or rows"
+        ensure(16 * n * n, what, remedy, self.like)
 
     def blas_limited(self) -> AbstractContextManager[Any]:
         """Limit BLAS to one thread while this operator multiplies with its own thread pool."""
@@ -246,6 +240,8 @@ class Operator(ABC):
     @property
     def T(self) -> Operator:
         """The transpose, one object; ``X.T.T is X``."""
+        from .views import Transposed
+
         return self.__dict__.setdefault("_transposed", Transposed(self))
 
     def __repr__(self) -> str:
@@ -266,110 +262,3 @@ def check_length(values: Any, N: int, name: str) -> Any:
 def _sum_of_squares(norms: Array) -> float:
     xp = array_namespace(norms)
     return float(xp.sum(xp.astype(norms, xp.float64, copy=False) ** 2))
-
-
-class Forwarding(Operator):
-    """What every wrapper of an operator passes on to the one below it."""
-
-    def __init__(
-        self, X: Operator, shape: tuple[int, int] | None = None, dtype: Any = None
-    ) -> None:
-        self.X = X
-        self.shape = X.shape if shape is None else shape
-        self.dtype = X.dtype if dtype is None else dtype
-        self.implicit = X.implicit
-
-    @property
-    def sparse(self) -> bool:
-        return self.X.sparse
-
-    @property
-    def is_distributed(self) -> bool:
-        return self.X.is_distributed
-
-    @property
-    def read_seconds(self) -> float:
-        return self.X.read_seconds
-
-    @property
-    def entries(self) -> int:
-        (N, d), (rows, columns) = self.X.shape, self.shape
-        return self.X.entries * rows * columns // max(1, N * d)
-
-    @property
-    def passes(self) -> int:
-        return self.X.passes
-
-    def blas_limited(self) -> AbstractContextManager[Any]:
-        return self.X.blas_limited()
-
-    def asarray(self, values: Any) -> Array:
-        return self.X.asarray(values)
-
-    def row_vector(self, values: Any, name: str = "the vector") -> Array:
-        if self.shape[0] == self.X.shape[0]:
-            return self.X.row_vector(values, name)
-        return super().row_vector(values, name)
-
-    def gather(self, Y: Array) -> Array:
-        return self.X.gather(Y)
-
-    def persist_rows(self, *arrays: Array) -> tuple[Array, ...]:
-        return self.X.persist_rows(*arrays)
-
-
-class View(Forwarding):
-    """An operator by products with another one: centred, weighted, transposed."""
-
-    @property
-    def removed_energy(self) -> float:
-        return self.X.removed_energy
-
-
-class Transposed(View):
-    """``X^T``. Its sweep needs X^T H finished before the first row: two passes over the rows of X."""
-
-    def __init__(self, X: Operator) -> None:
-        super().__init__(X, (X.shape[1], X.shape[0]))
-        self.implicit = False
-
-    @property
-    def T(self) -> Operator:
-        return self.X
-
-    def matmul(self, W: Array) -> Array:
-        return self.X.rmatmul(W)
-
-    def rmatmul(self, H: Array) -> Array:
-        return self.gather(self.X.matmul(H))
-
-    def row_vector(self, values: Any, name: str = "the vector") -> Array:
-        return self.asarray(check_length(values, self.shape[0], name))
-
-    def row_norms(self) -> Array:
-        return self.asarray(np.sqrt(self.X.column_squares()))
-
-    def energy(self) -> float:
-        return self.X.energy()
-
-    def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
-        return self.X.kernel(single=single) if weights is None else super().gram(weights)
-
-    def kernel(self, *, single: bool = False) -> Array:
-        return self.X.gram(single=single)
-
-
-class ColumnsView(View):
-    """The columns ``features`` of an operator that is known by its products."""
-
-    def __init__(self, X: Operator, features: np.ndarray) -> None:
-        super().__init__(X, (X.shape[0], len(features)))
-        self._features = features
-
-    def matmul(self, W: Array) -> Array:
-        whole = np.zeros((self.X.shape[1], W.shape[1]))
-        np.add.at(whole, self._features, to_numpy(W))
-        return self.X.matmul(self.asarray(whole))
-
-    def rmatmul(self, H: Array) -> Array:
-        return take(self.X.rmatmul(H), self._features)

@@ -9,11 +9,12 @@ import scipy.sparse as sp
 
 from ..linalg import Array, cross, gram, is_single, max_abs, namespace, to_numpy
 from ..linalg import total as sum_of
-from .base import Operator, SweepMap, View, split
+from .base import Operator, SweepMap, split
 from .block_ops import as_float64, dense, take
 from .matrix import Matrix
 from .row_blocks import RowBlocked
 from .row_maps import BlockMap, RowMap
+from .views import View
 
 #: A spread below this share of ``N ||mean||^2`` may be the rounding of the mean.
 LOST = 1e-8

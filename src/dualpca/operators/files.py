@@ -29,21 +29,21 @@ BLOCK = 32 * 2**20
 #: Rows that are sought one by one in a file without chunks are read in pieces of this size.
 _PIECE = 2**18
 
-#: Chunks of more bytes are read one by one, where zarr would unpack ten at a time. So many of
-#: others are read at a time: zarr takes memory for each, besides its numbers.
+#: Chunks of more than LARGE bytes are read one by one, where zarr would unpack ten at a time. Of
+#: smaller ones at most MANY are read at a time, since zarr takes memory for each.
 LARGE, MANY = 2**24, 2**14
 
 
 class Source(ABC):
     """Rows that are read in order, in blocks, or taken by their indices. Nothing is ever written.
 
-    ``shape`` and ``dtype`` are those of the matrix: float32 or float64. Blocks may come in the type
-    the data is stored in. ``names`` are those of the columns, where they have any.
+    ``shape`` and ``dtype`` (float32 or float64) are those of the matrix; blocks may come in the type
+    that is stored. ``names`` are those of the columns, if they have any.
     """
 
     names: list[str] | None = None
     sparse: bool = False
-    #: whether reading waits for something, so that it should run ahead of the computing
+    #: whether reading waits for a file or a function, so that it should run ahead of the products
     slow: bool = True
     #: whether it warns of chunks that were never written
     tells: bool = True
@@ -66,14 +66,14 @@ class Source(ABC):
         """The rows with these sorted indices, as one array or CSR matrix."""
 
     def advise(self, block_bytes: int) -> None:  # noqa: B027 (most have nothing to say)
-        """Warns where blocks of that size are slow to read, or parts of the data are not there."""
+        """Warn if blocks of that size are slow to read, or parts of the data are missing."""
 
     def _rows(self, block_bytes: int) -> int:
         return max(1, block_bytes // self._row_bytes)
 
 
 def changed(found: Any, expected: Any) -> OSError:
-    """What to say of data that is not what it was when it was opened."""
+    """The error for data that is not what it was when it was opened."""
     return OSError(
         f"the data changed while it was read: there are {found} where there were {expected}; let "
         "nothing write to it, open it anew and fit again"
@@ -81,7 +81,7 @@ def changed(found: Any, expected: Any) -> OSError:
 
 
 def map_of(data: Any) -> tuple[mmap.mmap | None, int]:
-    """The map that the memory of an array is, and where in its file that begins, as far as known."""
+    """The memory map that an array lies in, and where in its file the map begins, if known."""
     offset = 0
     while isinstance(data, (np.ndarray, memoryview)):
         offset = getattr(data, "offset", 0) or offset  # of numpy.memmap
@@ -91,19 +91,18 @@ def map_of(data: Any) -> tuple[mmap.mmap | None, int]:
 
 
 def extent(data: Any) -> tuple[mmap.mmap | None, int]:
-    """The map of an array, and the bytes that its file must have; 0 where it is no file's."""
-    found, whole = map_of(data)
-    if found is None or not data.size:
-        return found, 0
-    with suppress(OSError, ValueError):
-        found.size()
-        start = np.frombuffer(found, np.uint8).ctypes.data
-        return found, whole + byte_bounds(data)[1] - start
-    return found, 0
+    """The memory map of an array, and the bytes that its file must have; 0 without a file."""
+    memory, first = map_of(data)
+    if memory is not None and data.size:
+        with suppress(OSError, ValueError):
+            memory.size()
+            start = np.frombuffer(memory, np.uint8).ctypes.data
+            return memory, first + byte_bounds(data)[1] - start
+    return memory, 0
 
 
 def touch(block: np.ndarray) -> None:
-    """Has the pages of a mapped block in memory: one number of each is copied."""
+    """Bring the pages of a mapped block into memory by copying a number of each."""
     steps = (max(1, mmap.PAGESIZE // max(1, abs(stride))) for stride in block.strides)
     block[tuple(slice(None, None, step) for step in steps)].copy()
 
@@ -111,8 +110,8 @@ def touch(block: np.ndarray) -> None:
 class ArraySource(Source):
     """A numpy array or scipy.sparse matrix, one block; or a memory map. All blocks are views.
 
-    A file that was shortened under a map would end the process (SIGBUS), so that its size is looked
-    at before each block. What shortens it while a block is multiplied still ends the process.
+    A file that was shortened under a map would end the process (SIGBUS), so that its size is checked
+    before each block. Shortening it while a block is multiplied still ends the process.
     """
 
     def __init__(self, data: Any) -> None:
@@ -131,13 +130,14 @@ class ArraySource(Source):
 
     def read(self, block_bytes: int) -> Iterator[Any]:
         step = self._rows(block_bytes)
-        for start in range(0, self.shape[0], step) if self.slow else ():
+        if not self.slow:
+            yield self._data
+            return
+        for start in range(0, self.shape[0], step):
             block = self._data[start : start + step]
             self._check_size()
             touch(block)
             yield block
-        if not self.slow:
-            yield self._data
 
     def take(self, rows: np.ndarray) -> Any:
         self._check_size()
@@ -145,7 +145,7 @@ class ArraySource(Source):
 
 
 def rows_of(data: Any, start: int, stop: int) -> Any:
-    """Rows of an array in chunks, of one dimension or two; few chunks are in memory at a time."""
+    """Rows of a chunked array of one dimension or two; few chunks are in memory at a time."""
     shape, chunks = tuple(data.shape), data.chunks
     if not chunks or len(shape) > 2:
         return data[start:stop]
@@ -163,17 +163,17 @@ def rows_of(data: Any, start: int, stop: int) -> Any:
         for left in itertools.product(*map(range, itertools.repeat(0), columns, wide)):
             part = tuple(slice(a, a + w) for a, w in zip(left, wide, strict=True))
             place = (slice(low - start, high - start), *part)
-            found = data[(slice(low, high), *part)]
-            if found.shape != out[place].shape:  # it was shortened meanwhile
+            block = data[(slice(low, high), *part)]
+            if block.shape != out[place].shape:  # it was shortened meanwhile
                 return data[start:stop]
-            out[place] = found
+            out[place] = block
     return out
 
 
 def unwritten(data: Any) -> tuple[int, int]:
-    """How many chunks (of zarr: shards, where it has any) were never written, and how many there are.
+    """The number of chunks (zarr: shards, if any) that were never written, and of all chunks.
 
-    Of a zarr that is not in a folder none are known to be missing.
+    For a zarr that is not in a folder, none is known to be missing.
     """
     chunks = getattr(data, "shards", None) or data.chunks
     if not chunks or 0 in data.shape:
@@ -196,7 +196,7 @@ def unwritten(data: Any) -> tuple[int, int]:
 
 
 def gaps(data: Any) -> str | None:
-    """A sentence about chunks that were never written; None where all were."""
+    """A sentence about chunks that were never written; None if all were."""
     missing, total = unwritten(data)
     if not missing:
         return None
@@ -291,13 +291,13 @@ _ARROW = {
 
 
 def _is(data: Any, names: set[tuple[str, str]]) -> bool:
-    """Whether data is of one of these classes, none of which is imported for that."""
+    """Whether data is of one of these classes, none of which is imported here."""
     classes = type(data).__mro__
     return any((kind.__module__.split(".")[0], kind.__name__) in names for kind in classes)
 
 
 def out_of_core(data: Any) -> bool:
-    """Whether data lies in a file, or in columns, and must not be loaded whole."""
+    """Whether data lies in a file or in columns, so that it must not be loaded whole."""
     return map_of(data)[0] is not None or _is(data, _CHUNKED | _ARROW)
 
 
@@ -307,7 +307,7 @@ def is_streamed(X: Any) -> bool:
 
 
 def as_source(data: Any) -> Source | None:
-    """The source of some data; None where it is of no kind that has one."""
+    """The source of the data; None if it is of no kind that has one."""
     if isinstance(data, Source):
         return data
     if isinstance(data, np.ndarray) or sp.issparse(data):
@@ -322,19 +322,15 @@ def as_source(data: Any) -> Source | None:
 
 
 def source_of(block: Any) -> Source:
-    """The source of a block, which numpy reads where it is of no other kind."""
+    """The source of a block; numpy reads a block of no other kind."""
     return as_source(block) or ArraySource(np.asarray(block))
 
 
 def ahead(blocks: Iterator[Any]) -> Iterator[Any]:
-    """The same blocks, the next one read in a thread while the caller computes on one."""
+    """The same blocks; a thread reads the next one while the caller computes on the last."""
     end, context = object(), copy_context()  # np.errstate lives in the context
-
-    def following() -> Any:
-        return context.run(next, blocks, end)
-
     with ThreadPoolExecutor(1, thread_name_prefix="read-ahead") as pool:
-        coming = pool.submit(following)
-        while (block := coming.result()) is not end:
-            coming = pool.submit(following)
+        following = pool.submit(context.run, next, blocks, end)
+        while (block := following.result()) is not end:
+            following = pool.submit(context.run, next, blocks, end)
             yield block

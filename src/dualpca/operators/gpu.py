@@ -12,10 +12,11 @@ import numpy as np
 from array_api_compat import is_cupy_array, is_torch_array
 
 from ..linalg import Array
-from .base import Operator, SweepMap, View
+from .base import Operator, SweepMap
 from .block_ops import block_rows
 from .files import ahead
 from .row_blocks import RowBlocked
+from .views import Same
 
 #: A device multiplies blocks that are so many times larger than a cache.
 FACTOR = 32
@@ -133,7 +134,7 @@ def matmul_precision(like: Array, kind: str) -> Iterator[None]:
         yield
 
 
-class Tf32(View):
+class Tf32(Same):
     """X with its products in TF32: off by up to ``2^-10 |X| |W|``, for all but the last digits."""
 
     @property
@@ -151,12 +152,3 @@ class Tf32(View):
     def sweep(self, W: Array, row_map: SweepMap | None = None) -> Any:
         with matmul_precision(W, "tf32"):
             return self.X.sweep(W, row_map)
-
-    def row_norms(self) -> Array:
-        return self.X.row_norms()
-
-    def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
-        return self.X.gram(weights, single=single)
-
-    def kernel(self, *, single: bool = False) -> Array:
-        return self.X.kernel(single=single)

@@ -9,10 +9,11 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from ..linalg import Array
-from .base import Forwarding, Operator
+from .base import Operator
 from .block_ops import block_rows
 from .blocks import Blocks
 from .matrix import Matrix
+from .views import View
 
 
 class Representer:
@@ -174,7 +175,7 @@ class Kernel(Operator):
         return self.K.asarray(values)
 
 
-class _Symmetric(Forwarding):
+class _Symmetric(View):
     def rmatmul(self, H: Array) -> Array:
         return self.matmul(H)
 

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array
 
 from ..linalg import Array
-from .base import Operator, SweepMap, Transposed
+from .base import Operator, SweepMap
 from .block_ops import (
     THREADED,
     THREADED_COLUMNS,
@@ -27,6 +27,7 @@ from .block_ops import (
     threads,
 )
 from .row_blocks import BlockFunction, RowBlocked
+from .views import Transposed
 
 
 class Matrix(RowBlocked):

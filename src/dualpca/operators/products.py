@@ -9,12 +9,12 @@ import numpy as np
 
 from ..linalg import Array
 from ..linalg import total as sum_of
-from .base import ColumnsView, Forwarding, Operator, SweepMap
+from .base import Operator
 from .block_ops import GRAM_FACTOR, block_rows, float_type, scale_rows
 from .centering import Centered, Shifted
 from .row_blocks import RowBlocked
 from .row_maps import RowMap
-from .views import Weighted
+from .views import Same, Weighted
 
 
 class LinearOperatorProducts(Operator):
@@ -32,7 +32,7 @@ class LinearOperatorProducts(Operator):
         return self.asarray(self._A.rmatmat(H))
 
 
-class ProductRows(Forwarding, RowBlocked):
+class ProductRows(Same, RowBlocked):
     """The rows of an operator that is known by its products, for methods that read row blocks.
 
     Products are those of X. Rows come from products with columns of the identity, so that reading
@@ -43,32 +43,13 @@ class ProductRows(Forwarding, RowBlocked):
 
     def __init__(self, X: Operator) -> None:
         RowBlocked.__init__(self, X.shape, X.dtype)
-        Forwarding.__init__(self, X)
-
-    @property
-    def removed_energy(self) -> float:
-        return self.X.removed_energy
+        Same.__init__(self, X)
 
     def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
         N, step = self.shape[0], block_rows(self.shape[1], 8, GRAM_FACTOR)
         for start in range(0, N, step):
             rows = slice(start, min(start + step, N))
             yield rows, self.X.take(np.arange(rows.start, rows.stop))
-
-    def matmul(self, W: Array) -> Array:
-        return self.X.matmul(W)
-
-    def rmatmul(self, H: Array) -> Array:
-        return self.X.rmatmul(H)
-
-    def sweep(self, W: Array, row_map: SweepMap | None = None) -> Any:
-        return self.X.sweep(W, row_map)
-
-    def take(self, rows: np.ndarray) -> Any:
-        return self.X.take(rows)
-
-    def take_columns(self, features: np.ndarray) -> Operator:
-        return ColumnsView(self.X, features)
 
     def row_norms(self) -> Array:
         if self._norms is None:
@@ -78,24 +59,9 @@ class ProductRows(Forwarding, RowBlocked):
     def column_sums(
         self, weights: Array | None = None, *, exact: bool = True, keep: bool = False
     ) -> tuple[Array, float]:
-        w = self.asarray(np.ones(self.shape[0])) if weights is None else weights
+        w = self.row_vector(np.ones(self.shape[0])) if weights is None else weights
         norms = self.row_norms()
         return self.X.rmatmul(w[:, None])[:, 0], sum_of(w * norms * norms)
-
-    def column_squares(self, weights: Array | None = None) -> np.ndarray:
-        return self.X.column_squares(weights)
-
-    def energy(self) -> float:
-        return self.X.energy()
-
-    def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
-        return self.X.gram(weights, single=single)
-
-    def kernel(self, *, single: bool = False) -> Array:
-        return self.X.kernel(single=single)
-
-    def todense(self) -> Array:
-        return self.X.todense()
 
 
 def as_rows(X: Operator) -> RowBlocked:

@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 
 from ..linalg import Array
-from .base import Forwarding, SweepMap
+from .base import SweepMap
 from .block_ops import GRAM_FACTOR, block_rows, stack, sum_up, take
 from .row_blocks import BlockFunction, RowBlocked
+from .views import View
 
 #: From ``rows, block`` of one operator to those of another: one or more of them.
 BlockMap = Callable[[slice, Any], Iterable[tuple[slice, Any]]]
 
 
-class RowMap(Forwarding, RowBlocked):
+class RowMap(View, RowBlocked):
     """Rows that are functions of the rows of X, computed from each block as it is read.
 
     ``block_map`` may travel to other machines: it must hold no more than it needs.
@@ -28,7 +29,7 @@ class RowMap(Forwarding, RowBlocked):
         self, X: RowBlocked, shape: tuple[int, int], block_map: BlockMap, dtype: Any = None
     ) -> None:
         RowBlocked.__init__(self, shape, X.dtype if dtype is None else dtype, X._counter)
-        Forwarding.__init__(self, X, shape, dtype)
+        View.__init__(self, X, shape, dtype)
         self.explicit_rows = X.explicit_rows
         self._block_map = block_map
 

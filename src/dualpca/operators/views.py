@@ -1,14 +1,155 @@
-"""Weighted rows."""
+"""Views of an operator: the same, transposed, with some of its columns, with weighted rows."""
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
-from ..linalg import Array, namespace
-from .base import Operator, SweepMap, View, split
-from .block_ops import scale_rows
+from ..linalg import Array, namespace, to_numpy
+from .base import Operator, SweepMap, check_length, split
+from .block_ops import scale_rows, take
+
+
+class View(Operator):
+    """What every wrapper of an operator passes on to the one below it."""
+
+    def __init__(
+        self, X: Operator, shape: tuple[int, int] | None = None, dtype: Any = None
+    ) -> None:
+        self.X = X
+        self.shape = X.shape if shape is None else shape
+        self.dtype = X.dtype if dtype is None else dtype
+        self.implicit = X.implicit
+
+    @property
+    def sparse(self) -> bool:
+        return self.X.sparse
+
+    @property
+    def is_distributed(self) -> bool:
+        return self.X.is_distributed
+
+    @property
+    def read_seconds(self) -> float:
+        return self.X.read_seconds
+
+    @property
+    def entries(self) -> int:
+        (N, d), (rows, columns) = self.X.shape, self.shape
+        return self.X.entries * rows * columns // max(1, N * d)
+
+    @property
+    def removed_energy(self) -> float:
+        return self.X.removed_energy
+
+    @property
+    def passes(self) -> int:
+        return self.X.passes
+
+    def blas_limited(self) -> AbstractContextManager[Any]:
+        return self.X.blas_limited()
+
+    def asarray(self, values: Any) -> Array:
+        return self.X.asarray(values)
+
+    def row_vector(self, values: Any, name: str = "the vector") -> Array:
+        if self.shape[0] == self.X.shape[0]:
+            return self.X.row_vector(values, name)
+        return super().row_vector(values, name)
+
+    def gather(self, Y: Array) -> Array:
+        return self.X.gather(Y)
+
+    def persist_rows(self, *arrays: Array) -> tuple[Array, ...]:
+        return self.X.persist_rows(*arrays)
+
+
+class Same(View):
+    """X, of which a subclass changes some products."""
+
+    def matmul(self, W: Array) -> Array:
+        return self.X.matmul(W)
+
+    def rmatmul(self, H: Array) -> Array:
+        return self.X.rmatmul(H)
+
+    def sweep(self, W: Array, row_map: SweepMap | None = None) -> Any:
+        return self.X.sweep(W, row_map)
+
+    def take(self, rows: np.ndarray) -> Any:
+        return self.X.take(rows)
+
+    def take_columns(self, features: np.ndarray) -> Operator:
+        return self.X.take_columns(features)
+
+    def row_norms(self) -> Array:
+        return self.X.row_norms()
+
+    def column_squares(self, weights: Array | None = None) -> np.ndarray:
+        return self.X.column_squares(weights)
+
+    def energy(self) -> float:
+        return self.X.energy()
+
+    def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
+        return self.X.gram(weights, single=single)
+
+    def kernel(self, *, single: bool = False) -> Array:
+        return self.X.kernel(single=single)
+
+    def todense(self) -> Array:
+        return self.X.todense()
+
+
+class Transposed(View):
+    """``X^T``. Its sweep needs X^T H finished before the first row: two passes over the rows of X."""
+
+    def __init__(self, X: Operator) -> None:
+        super().__init__(X, (X.shape[1], X.shape[0]))
+        self.implicit = False
+
+    @property
+    def T(self) -> Operator:
+        return self.X
+
+    def matmul(self, W: Array) -> Array:
+        return self.X.rmatmul(W)
+
+    def rmatmul(self, H: Array) -> Array:
+        return self.gather(self.X.matmul(H))
+
+    def row_vector(self, values: Any, name: str = "the vector") -> Array:
+        return self.asarray(check_length(values, self.shape[0], name))
+
+    def row_norms(self) -> Array:
+        return self.asarray(np.sqrt(self.X.column_squares()))
+
+    def energy(self) -> float:
+        return self.X.energy()
+
+    def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
+        return self.X.kernel(single=single) if weights is None else super().gram(weights)
+
+    def kernel(self, *, single: bool = False) -> Array:
+        return self.X.gram(single=single)
+
+
+class ColumnsView(View):
+    """The columns ``features`` of an operator that is known by its products."""
+
+    def __init__(self, X: Operator, features: np.ndarray) -> None:
+        super().__init__(X, (X.shape[0], len(features)))
+        self._features = features
+
+    def matmul(self, W: Array) -> Array:
+        whole = np.zeros((self.X.shape[1], W.shape[1]))
+        np.add.at(whole, self._features, to_numpy(W))
+        return self.X.matmul(self.asarray(whole))
+
+    def rmatmul(self, H: Array) -> Array:
+        return take(self.X.rmatmul(H), self._features)
 
 
 class Weighted(View):
