@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from importlib import import_module
 from numbers import Integral, Real
 from typing import Any
 
@@ -123,13 +124,13 @@ def _streamed(estimator: Any, X: Any, *, reset: bool, rows: int) -> RowBlocked:
 
 
 def check_finite(name: str, block: Any) -> int:
-    """Refuse NaN and infinity on behalf of the estimator of that name; else 0."""
+    """Refuse NaN and infinity on behalf of the estimator of that name; else return 0."""
     entries = block.data if sp.issparse(block) else block
     xp = array_namespace(entries)
-    # One number tells in nearly every case: a sum of finite entries seldom overflows.
+    # A sum of finite entries seldom overflows, so that it nearly always tells.
     with np.errstate(over="ignore", invalid="ignore"):
-        all_of_it = xp.sum(entries)
-    if not bool(xp.isfinite(all_of_it)) and not bool(xp.all(xp.isfinite(entries))):
+        total_is_finite = bool(xp.isfinite(xp.sum(entries)))
+    if not total_is_finite and not bool(xp.all(xp.isfinite(entries))):
         raise ValueError(
             f"Input X contains NaN or infinity, which {name} does not accept; use an imputer such as "
             "sklearn.impute.SimpleImputer, or drop the rows"
@@ -138,22 +139,21 @@ def check_finite(name: str, block: Any) -> int:
 
 
 def check_names(estimator: Any, names: list[str], *, reset: bool) -> None:
-    """Keep the names of the columns of a table that is not in memory, or compare them."""
+    """Store the names of the columns of a table that is not in memory, or compare them."""
     if reset:
         estimator.feature_names_in_ = np.asarray(names, dtype=object)
         return
     fitted = getattr(estimator, "feature_names_in_", None)
     if fitted is None:
-        name = type(estimator).__name__
-        warnings.warn(
-            f"X has feature names, but {name} was fitted without feature names",
-            stacklevel=user_stacklevel(),
+        message = (
+            f"X has feature names, but {type(estimator).__name__} was fitted without feature names"
         )
+        warnings.warn(message, stacklevel=user_stacklevel())
     elif list(fitted) != names:
-        odd = sorted(set(names) ^ set(fitted)) or ["the same names in another order"]
+        others = sorted(set(names) ^ set(fitted)) or ["the same names in another order"]
         raise ValueError(
             "The feature names should match those that were passed during fit; they differ in "
-            f"{', '.join(odd[:5])}: select and order the columns as they were at fit"
+            f"{', '.join(others[:5])}: select and order the columns as they were at fit"
         )
 
 
@@ -182,7 +182,7 @@ def checked_weights(sample_weight: Any, X: Operator) -> Any:
 def centered_rows(
     X: Operator, sample_weight: Any, center: bool
 ) -> tuple[Operator, Any | None, float]:
-    """X less its mean, rows times the roots of their weights; the mean or None; the sum of weights."""
+    """``Diag(sqrt(w)) (X - 1 mean^T)``, the mean or None, and the sum of the weights w."""
     weights = checked_weights(sample_weight, X)
     Xc = centered(X, weights) if center else X
     mean = Xc.center[:, 0] if center else None  # type: ignore[attr-defined]
@@ -192,7 +192,7 @@ def centered_rows(
 
 
 def check_energy(energy: float, X: Operator) -> None:
-    """Refuse data whose ``||X||_F^2``, the energy, is outside the range of its precision, or nearly.
+    """Refuse data whose energy ``||X||_F^2`` is nearly outside the range of its precision.
 
     Variances would overflow, or lose digits below the least normal number.
     """
@@ -206,12 +206,12 @@ def check_energy(energy: float, X: Operator) -> None:
     raise ValueError(f"X has entries so {size} {info.dtype}; divide X by its largest magnitude")
 
 
-#: A sum of squares keeps this far from the ends of the range of its precision.
+#: A sum of squares stays at this factor from the ends of the range of its precision.
 RANGE = 2.0**10
 
 
 def _is_zero(energy: float, X: Operator) -> bool:
-    """Whether X is 0: norms of rows tell also where their squares vanish."""
+    """Whether X is 0, by the norms of its rows, since their squares may vanish."""
     while isinstance(X, View):
         X = X.X
     return energy == 0 and largest(X.row_norms()) == 0
@@ -257,21 +257,23 @@ def nonzeros(n_nonzero: Any, s: int, d: int) -> tuple[int, ...]:
 def check_same_kind(X: Any, fitted: Any, method: str) -> None:
     """Refuse X of another namespace or device than the fitted arrays it will be multiplied with."""
     if isinstance(X, Operator):
-        X = X.asarray(np.zeros(1))
+        X = X.like
     elif is_streamed(X) or not is_array_api_obj(X):
         X = np.empty(0)  # lists, data frames and sparse matrices count as numpy
     kinds = [(array_namespace(a), device(a)) for a in (X, fitted)]
     if kinds[0] != kinds[1]:
-        here, there = (f"{xp.__name__} on {place}" for xp, place in kinds)
+        given, expected = (f"{xp.__name__} on {place}" for xp, place in kinds)
         raise ValueError(
             f"Inputs passed to {method}() must use the same namespace and the same device as those "
-            f"passed to fit(): got {here} where fit() was given {there}; convert X, or fit again"
+            f"passed to fit(): got {given} where fit() was given {expected}; convert X, or fit again"
         )
 
 
 def check_scores(X: Any, columns: int) -> Any:
-    """Scores as an array, or a sparse matrix, with the right number of columns."""
+    """Scores as an array or a sparse matrix with the right number of columns."""
     check_readable(X)
+    if hasattr(X, "__dask_graph__"):
+        import_module("dualpca.operators.dask")  # registers such arrays in linalg
     scores = X if is_array_api_obj(X) or sp.issparse(X) else np.asarray(X)
     if scores.ndim != 2 or scores.shape[1] != columns:
         raise ValueError(

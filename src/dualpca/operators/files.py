@@ -329,8 +329,12 @@ def source_of(block: Any) -> Source:
 def ahead(blocks: Iterator[Any]) -> Iterator[Any]:
     """The same blocks; a thread reads the next one while the caller computes on the last."""
     end, context = object(), copy_context()  # np.errstate lives in the context
+
+    def read() -> Any:
+        return context.run(next, blocks, end)
+
     with ThreadPoolExecutor(1, thread_name_prefix="read-ahead") as pool:
-        following = pool.submit(context.run, next, blocks, end)
+        following = pool.submit(read)
         while (block := following.result()) is not end:
-            following = pool.submit(context.run, next, blocks, end)
+            following = pool.submit(read)
             yield block

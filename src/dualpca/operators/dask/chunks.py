@@ -50,13 +50,13 @@ def _own(key: Any, mark: str) -> Any:
 
 
 def column_names(X: Any) -> list[str] | None:
-    """The names of the columns of a data frame of numbers, where they are strings."""
+    """The names of the columns of a data frame of numbers, if they are strings."""
     if not hasattr(type(X), "columns"):
         return None
-    odd = [name for name, dtype in X.dtypes.items() if dtype.kind not in "biuf"]
-    if odd:
+    others = [name for name, dtype in X.dtypes.items() if dtype.kind not in "biuf"]
+    if others:
         raise ValueError(
-            f"the columns {odd[:5]} of X are not numbers; leave them out, X.drop(columns=[...]), or "
+            f"the columns {others[:5]} of X are not numbers; leave them out, X.drop(columns=[...]), or "
             "encode them as numbers"
         )
     names = list(X.columns)
@@ -85,7 +85,7 @@ def whole_rows(X: Any) -> Any:
 
 
 def counted(X: Any) -> Any:
-    """A dask array of known chunks; where they were unknown, the blocks are made once to see."""
+    """A dask array of known chunks; unknown ones are found by computing the blocks once."""
     if not np.isnan(X.shape).any():
         return X
     blocks = own_blocks(X)

@@ -35,7 +35,7 @@ SAMPLE_ROWS = 100_000
 
 
 class Expression:
-    """What a group has to compute of its blocks: a graph between named inputs and some keys."""
+    """The graph that a group computes of its blocks, from named inputs to keys."""
 
     def __init__(self, graph: dict[Any, Any], keys: list[Any], inputs: list[list[Any]]) -> None:
         self.graph, self.keys, self.inputs = graph, keys, inputs
@@ -48,10 +48,10 @@ class Expression:
 
 
 class RowArrays:
-    """Lists of blocks, one for each group, and the dask arrays that they are.
+    """Dask arrays with a chunk for each block of the data, held as one list of blocks a group.
 
-    To dask an array has a chunk for each block of the data. Where it was made by arithmetic on other
-    such arrays, all of that is one task for each group, however many the blocks and the operations.
+    Arithmetic on such arrays is computed as one task for each group, however many the blocks and the
+    operations.
     """
 
     def __init__(self, rows: tuple[int, ...], members: list[list[int]]) -> None:
@@ -64,8 +64,8 @@ class RowArrays:
         """The dask array whose blocks are in these lists."""
         name = f"{ROWS}{uuid4().hex}"
         blocks: dict[Any, Any] = {
-            _key(name, i, len(width)): (getitem, some.key, place)
-            for members, some in zip(self._members, lists, strict=True)
+            _key(name, i, len(width)): (getitem, blocks_of.key, place)
+            for members, blocks_of in zip(self._members, lists, strict=True)
             for place, i in enumerate(members)
         }
         parts: Any = lists
@@ -80,16 +80,16 @@ class RowArrays:
 
     def _over(self, lists: list[Delayed], f: Any) -> list[Any]:
         tasks = [
-            delayed(_mapped, pure=False)(f, m, some)
-            for m, some in zip(self._members, lists, strict=True)
+            delayed(_mapped, pure=False)(f, m, blocks)
+            for m, blocks in zip(self._members, lists, strict=True)
         ]
-        found = compute(delayed(sum_up, pure=False)(tasks))
-        return [value for _, value in sorted(found, key=lambda pair: pair[0])]
+        values = compute(delayed(sum_up, pure=False)(tasks))
+        return [value for _, value in sorted(values, key=lambda pair: pair[0])]
 
     def hold(self, *arrays: Any) -> tuple[Any, ...]:
         """The same arrays, computed and kept by the scheduler."""
-        found = [self._expressed(array) or self._gathered(array) for array in arrays]
-        kept = dask.persist(*found, optimize_graph=False)
+        lists = [self._expressed(array) or self._gathered(array) for array in arrays]
+        kept = dask.persist(*lists, optimize_graph=False)
         made = [
             self.array(list(lists), array.shape[1:], array.dtype)
             for lists, array in zip(kept, arrays, strict=True)
@@ -110,7 +110,7 @@ class RowArrays:
         return [delayed(list, pure=False)([blocks[i] for i in m]) for m in self._members]
 
     def _expressed(self, array: Any) -> list[Delayed] | None:
-        """The same, of arithmetic on arrays that are in lists; None where something else is in it."""
+        """Lists of the blocks of arithmetic on known arrays; None if it holds anything else."""
         if array.name in self._known:
             return self._known[array.name].lists
         graph, between, inputs = array.__dask_graph__(), {}, {}
@@ -132,8 +132,8 @@ class RowArrays:
             keys = [_key(array.name, i, array.ndim - 1) for i in members]
             needed = cull(between, keys)[0]
             places = [[_key(name, i, a.ndim - 1) for i in members] for name, a in inputs.items()]
-            here = {key for some in places for key in some}
-            if any(key in ends and key not in here for key in needed):
+            given = {key for keys_of in places for key in keys_of}
+            if any(key in ends and key not in given for key in needed):
                 return None
             inner = {key: task for key, task in needed.items() if key not in ends}
             expression = delayed(Expression(inner, keys, places), pure=False, traverse=False)
