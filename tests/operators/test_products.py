@@ -296,6 +296,18 @@ def test_sparse_rows_are_priced_by_their_entries(kind):
     assert X.take_columns(np.arange(20)).entries == A.nnz // 2
 
 
+@pytest.mark.parametrize("lazy", [False, True])
+def test_rows_are_selected_or_weigh_nothing(lazy):
+    A = data()
+    keep, w = A[:, 0] > 0, weights(A)
+    X = as_operator(pytest.importorskip("dask.array").from_array(A, chunks=(30, 12)) if lazy else A)
+    chosen, none = X.select(keep)
+    own, of_own = X.select(keep, w)
+    assert (none is None) == (not lazy)
+    for part, mass, want in ((chosen, none, keep * 1.0), (own, of_own, keep * w)):
+        assert_allclose(part.gram(mass), A.T @ (want[:, None] * A))
+
+
 def test_the_cores_are_left_to_threads_behind_row_maps_too(monkeypatch):
     A = stored(3000, 200)
     X = as_operator(A)

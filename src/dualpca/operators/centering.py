@@ -132,7 +132,7 @@ class Centered(View):
             xp = namespace(K)
             K = K - xp.mean(K, axis=0, keepdims=True)
             return K - xp.mean(K, axis=1, keepdims=True)
-        if isinstance(self.X, RowBlocked):
+        if isinstance(self.X, RowBlocked) and self.X.explicit_rows:
             c = as_float64(self._c)
             projection = self.X.map_rows(lambda rows, block: as_float64(block) @ c, 1)
         else:

@@ -113,6 +113,19 @@ class RowBlocked(Operator):
 
         return Columns(self, features)
 
+    def select(self, keep: Any, weights: Any = None) -> tuple[RowBlocked, Array | None]:
+        """The rows where ``keep`` is true, and their weights.
+
+        Distributed rows all stay where they are; those that are not kept weigh nothing.
+        """
+        from .row_maps import Selected
+
+        if self.is_distributed:
+            return self, self.row_vector(keep if weights is None else keep * weights)
+        keep = to_numpy(keep)
+        chosen = None if weights is None else self.asarray(to_numpy(weights)[keep])
+        return Selected(self, keep), chosen
+
     def matmul(self, W: Array) -> Array:
         return self.map_rows(lambda rows, block: block @ W, W.shape[1])
 
