@@ -145,9 +145,8 @@ def check_names(estimator: Any, names: list[str], *, reset: bool) -> None:
         return
     fitted = getattr(estimator, "feature_names_in_", None)
     if fitted is None:
-        message = (
-            f"X has feature names, but {type(estimator).__name__} was fitted without feature names"
-        )
+        name = type(estimator).__name__
+        message = f"X has feature names, but {name} was fitted without feature names"
         warnings.warn(message, stacklevel=user_stacklevel())
     elif list(fitted) != names:
         others = sorted(set(names) ^ set(fitted)) or ["the same names in another order"]
@@ -212,7 +211,7 @@ RANGE = 2.0**10
 
 def _is_zero(energy: float, X: Operator) -> bool:
     """Whether X is 0, by the norms of its rows, since their squares may vanish."""
-    while isinstance(X, View):
+    while isinstance(X, View) and not isinstance(X, RowBlocked):
         X = X.X
     return energy == 0 and largest(X.row_norms()) == 0
 

@@ -46,9 +46,10 @@ def as_operator(X: Any, *, block_bytes: int | None = None, device: Any = None) -
     Parameters
     ----------
     X : Operator, array, scipy.sparse matrix, SciPy LinearOperator, or data that is not in memory
-        Operators pass through. Memory maps, zarr arrays, HDF5 data sets, Parquet and Arrow data and
-        lists of two-dimensional blocks become :class:`Blocks`, dask arrays and data frames an
-        operator that multiplies where their blocks are, everything else a :class:`Matrix`.
+        Operators pass through, and a LinearOperator becomes one that has its products. Memory maps,
+        zarr arrays, HDF5 data sets, Parquet and Arrow data and lists of two-dimensional blocks become
+        :class:`Blocks`, dask arrays and data frames an operator that multiplies where their blocks
+        are, everything else a :class:`Matrix`.
     block_bytes : int, optional
         Files are read in blocks of about so many bytes, 32 MiB by default: of these one is being
         read, one waits and one is multiplied.

@@ -6,6 +6,7 @@ import ctypes
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -114,24 +115,20 @@ def matmul_precision(like: Array, kind: str) -> Iterator[None]:
         flags: Any = torch.backends.cuda.matmul
         # Newer versions refuse a mixture of both names, and the new one restores the old one.
         name = "fp32_precision" if hasattr(flags, "fp32_precision") else "allow_tf32"
-        before = getattr(flags, name)
-        setattr(flags, name, kind if name == "fp32_precision" else kind == "tf32")
-        try:
-            yield
-        finally:
-            setattr(flags, name, before)
+        before, set_to = getattr(flags, name), partial(setattr, flags, name)
+        set_to(kind if name == "fp32_precision" else kind == "tf32")
     elif is_cupy_array(like):
         from cupy._core import _routines_linalg as types
 
-        before = types.get_compute_type("f")
-        wanted = types.COMPUTE_TYPE_TF32 if kind == "tf32" else types.COMPUTE_TYPE_DEFAULT
-        types.set_compute_type("f", wanted)
-        try:
-            yield
-        finally:
-            types.set_compute_type("f", before)
+        before, set_to = types.get_compute_type("f"), partial(types.set_compute_type, "f")
+        set_to(types.COMPUTE_TYPE_TF32 if kind == "tf32" else types.COMPUTE_TYPE_DEFAULT)
     else:
         yield
+        return
+    try:
+        yield
+    finally:
+        set_to(before)
 
 
 class Tf32(Same):
