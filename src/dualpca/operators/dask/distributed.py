@@ -81,6 +81,11 @@ def head(block: Any) -> Any:
     return compressed(block)[:0] if block.ndim == 2 else block
 
 
+def hold(rows: list[slice], blocks: list[Any]) -> Group:
+    """The group of blocks that are in memory."""
+    return Group(rows, blocks, [])
+
+
 class Rows:
     """The part of an array with a row for each row of the data that belongs to a group's blocks."""
 
@@ -237,7 +242,7 @@ class Distributed(RowBlocked):
         rows = [slice(int(start), int(stop)) for start, stop in pairwise(self._starts)]
         if self._held:
             groups = [
-                delayed(Group, pure=False)([rows[i] for i in m], [self._blocks[i] for i in m], [])
+                delayed(hold, pure=False)([rows[i] for i in m], [self._blocks[i] for i in m])
                 for m in self._members
             ]
             return list(dask.persist(*groups, optimize_graph=False))
