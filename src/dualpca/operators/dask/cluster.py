@@ -87,16 +87,16 @@ def compute(value: Any) -> Any:
         return dask.compute(value, optimize_graph=False)[0]
     future = client.compute(value, optimize_graph=False)
 
-    def done() -> bool:
-        return future.status not in ("pending", "cancelled")
+    def failed() -> bool:
+        return future.status == "error"
 
-    return _until(client, lambda: future.result(timeout=LOOK), done)
+    return _until(client, lambda: future.result(timeout=LOOK), failed)
 
 
-def _until(client: Any, result: Callable[[], Any], done: Callable[[], bool]) -> Any:
+def _until(client: Any, result: Callable[[], Any], failed: Callable[[], bool]) -> Any:
     """Ask for the result every LOOK seconds; raise an error if the cluster is gone.
 
-    The TimeoutError of a task that is ``done`` is its own.
+    The TimeoutError of a task that has ``failed`` is its own.
     """
     last_seen = time.monotonic()
     while True:
@@ -105,7 +105,7 @@ def _until(client: Any, result: Callable[[], Any], done: Callable[[], bool]) -> 
         except CancelledError as error:
             raise _gone(client, "was lost while it computed") from error
         except TimeoutError:
-            if done():
+            if failed():
                 raise
         if client.status != "running":
             raise _gone(client, "does not answer")
