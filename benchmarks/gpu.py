@@ -19,7 +19,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from dualpca import PCA, RobustPCA, as_operator
-from dualpca.operators.tf32 import Tf32
+from dualpca.operators.gpu import Tf32
 
 Method = Callable[[Any, int, float], Any]
 

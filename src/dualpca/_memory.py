@@ -1,4 +1,4 @@
-"""Memory that the machine has not: refused before any work, with the number of bytes."""
+"""Refuse arrays that memory has no room for, before any work, with the number of bytes."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from pathlib import Path
 
 from .linalg import Array, namespace, on_gpu
 
-#: Where the files of the system are.
+#: The folder of the system's files; tests replace it.
 ROOT = Path("/")
 
-#: Of both versions of control groups: the folder, the limit, what is used, and what of it can be dropped.
+#: For each version of control groups: the folder, the limit, the usage, and what of it can be dropped.
 GROUPS = {
     1: ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
     2: ("", "memory.max", "memory.current", "inactive_file"),
 }
 
-#: What takes fewer bytes is not looked at: asking the system takes longer than a small product.
+#: Fewer bytes are not checked, since asking the system takes longer than a small product.
 SMALL = 2**26
 
 
-def ensure(nbytes: int, what: str, remedy: str, beside: Array | None = None) -> None:
-    """Refuse what takes more bytes than there are; ``what`` is a plural, the ``remedy`` a request.
+def ensure(nbytes: int, what: str, remedy: str, like: Array | None = None) -> None:
+    """Raise MemoryError if ``nbytes`` are not available.
 
-    ``beside`` is an array of the kind that it will be: a GPU's own errors have the number of bytes.
+    ``what`` (a plural) and ``remedy`` are phrases for the message. ``like`` is an array of the kind
+    that is to be made; on a GPU the check is skipped, since CUDA reports sizes itself.
     """
-    if beside is not None and on_gpu(beside):
+    if like is not None and on_gpu(like):
         return
     if nbytes < SMALL or (left := available()) is None or nbytes <= left:
         return
@@ -44,7 +45,7 @@ def itemsize(A: Array) -> int:
 
 
 def refusal(error: MemoryError) -> str | None:
-    """What to say of an array that numpy has found no room for; None where it was something else."""
+    """The message for an array that numpy has found no room for; None for other errors."""
     shape, dtype = getattr(error, "shape", None), getattr(error, "dtype", None)
     if shape is None or dtype is None:
         return None
@@ -58,14 +59,12 @@ def refusal(error: MemoryError) -> str | None:
 
 
 def available() -> int | None:
-    """Bytes that this process may still take; None where the system does not tell."""
+    """Bytes that this process may still take; None if the system does not tell."""
     return min((max(0, left) for left in _limits()), default=None)
 
 
 def _limits() -> Iterator[int]:
-    with suppress(
-        OSError, ValueError, KeyError
-    ):  # Linux: what it has, and what it would drop or swap
+    with suppress(OSError, ValueError, KeyError):  # Linux: free, droppable and swap memory
         lines = (line.split() for line in (ROOT / "proc/meminfo").read_text().splitlines())
         known = {line[0]: 1024 * int(line[1]) for line in lines}
         yield known["MemAvailable:"] + known["SwapFree:"]
@@ -77,15 +76,15 @@ def _limits() -> Iterator[int]:
         if limit != resource.RLIM_INFINITY:
             pages = int(Path("/proc/self/statm").read_text().split()[0])
             yield limit - pages * resource.getpagesize()
-    with suppress(AttributeError, OSError, ValueError):  # elsewhere at least all there is
+    with suppress(AttributeError, OSError, ValueError):  # elsewhere, all memory
         yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _groups() -> Iterator[int]:
-    """What is left to the control groups of the process, a container's say, and to those around them.
+    """Bytes left to the control groups of the process, such as a container's, and to their parents.
 
-    In a container the first version names groups that are not to be seen there; the innermost that is
-    to be seen is its own.
+    In a container the first version names groups that are invisible there; the innermost visible one
+    is its own.
     """
     with suppress(OSError):
         for line in (ROOT / "proc/self/cgroup").read_text().splitlines():

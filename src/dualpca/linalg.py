@@ -9,45 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, device, is_cupy_array, is_dask_array, is_torch_array
+from array_api_compat import array_namespace, device, is_cupy_array, is_torch_array
 
 Array = Any  # a two-dimensional array of some namespace, or an implicit thin factor
 
-__all__ = [
-    "asarray_like",
-    "column_norms",
-    "cross",
-    "eigh",
-    "fix_signs",
-    "gram",
-    "host_sample",
-    "inner",
-    "invert_lower",
-    "is_implicit",
-    "largest",
-    "map_singular_values",
-    "max_abs",
-    "namespace",
-    "norm",
-    "on_gpu",
-    "orthonormalize",
-    "over_blocks",
-    "power_of_two",
-    "residual",
-    "right_singular",
-    "sampled_rows",
-    "singular_values",
-    "standard_normal",
-    "to_numpy",
-    "total",
-]
-
 
 def is_implicit(W: Array) -> bool:
-    """Whether W stands for ``Gamma^T A`` instead of holding its entries."""
+    """Whether W is the implicit ``Gamma^T A``, which does not hold its entries."""
     return hasattr(W, "coefficients")
 
 
@@ -68,10 +40,24 @@ def asarray_like(values: Any, like: Array) -> Array:
     return xp.asarray(values, dtype=like.dtype, device=device(like))
 
 
+def is_single(A: Any) -> bool:
+    """Whether an array, an operator or a dtype is float32, in any namespace."""
+    return "float32" in str(getattr(A, "dtype", A))
+
+
+def finfo(A: Any) -> np.finfo:
+    """numpy's limits of float32 or float64, whichever an array, an operator or a dtype is."""
+    return np.finfo(np.float32 if is_single(A) else np.float64)
+
+
+def eps(A: Any) -> float:
+    """The distance from 1 to the next number, in the precision of an array, operator or dtype."""
+    return float(finfo(A).eps)
+
+
+@singledispatch
 def to_numpy(A: Array) -> np.ndarray:
-    """A small array on the host."""
-    if is_dask_array(A):
-        return to_numpy(A.compute())
+    """Copy a small array to the host."""
     if hasattr(A, "get"):  # cupy
         return A.get()
     try:
@@ -81,14 +67,32 @@ def to_numpy(A: Array) -> np.ndarray:
         return np.array([float(flat[i]) for i in range(flat.shape[0])]).reshape(A.shape)
 
 
-#: Of rows that are spread over a cluster, statistics are of a sample of so many.
-SAMPLE_ROWS = 100_000
+# Arrays with a row for each row of the data: a kind whose rows are not in the memory of this process
+# registers its own way here.
 
 
+@singledispatch
 def over_blocks(A: Array, f: Callable[[int, Array], Any]) -> list[Any]:
-    """``f(i, block)`` for the i-th block of A where its rows are spread, else ``f(0, A)`` alone."""
-    spread = getattr(A, "over_blocks", None)
-    return spread(f) if spread else [f(0, A)]
+    """``f(i, block)`` for the i-th block of rows of A, computed where the block is."""
+    return [f(0, A)]
+
+
+@singledispatch
+def map_row_blocks(A: Array, f: Callable[[Array], Array], columns: int | None = None) -> Array:
+    """``f(A)``, ``columns`` numbers or one for each row of A, computed where the rows are."""
+    return f(A)
+
+
+@singledispatch
+def host_sample(A: Array) -> np.ndarray:
+    """Copy A to the host; of distributed rows only those that :func:`sampled_rows` names."""
+    return to_numpy(A)
+
+
+@singledispatch
+def sampled_rows(A: Array) -> np.ndarray:
+    """The indices of the rows that :func:`host_sample` returns, in order and the same each time."""
+    return np.arange(A.shape[0])
 
 
 def total(A: Array) -> float:
@@ -112,30 +116,6 @@ def power_of_two(sizes: Any) -> Any:
     Dividing by it rounds nothing, and brings numbers of that size near 1, where squares are safe.
     """
     return np.ldexp(0.5, np.frexp(np.where(np.isfinite(sizes), sizes, 0.0))[1])
-
-
-def host_sample(A: Array) -> np.ndarray:
-    """A on the host; of rows that are spread over a cluster, a sample, the same ones each time."""
-    if not is_dask_array(A):
-        return to_numpy(A)
-    rows = sampled_rows(A)
-    if not hasattr(A, "over_blocks"):
-        return to_numpy(A[rows] if len(rows) < A.shape[0] else A)
-    starts = np.cumsum([0, *A.chunks[0]])
-
-    def some(i: int, block: Array) -> np.ndarray:
-        first, last = np.searchsorted(rows, starts[i : i + 2])
-        return to_numpy(block)[rows[first:last] - starts[i]]
-
-    return np.concatenate(over_blocks(A, some))
-
-
-def sampled_rows(A: Array) -> np.ndarray:
-    """Which rows :func:`host_sample` has, in order."""
-    N = A.shape[0]
-    if not is_dask_array(A) or N <= SAMPLE_ROWS:
-        return np.arange(N)
-    return np.sort(np.random.default_rng(0).choice(N, SAMPLE_ROWS, replace=False))
 
 
 def cross(A: Array, B: Array) -> Array:
@@ -163,9 +143,8 @@ def norm(A: Array) -> float:
     if scale == 0.0 or not math.isfinite(scale):
         return scale
     # Only extreme scales pay for the division; their squares would overflow or vanish.
-    if 1e-15 < scale < 1e15:
-        return math.sqrt(float(xp.sum(A * A)))
-    A = A / scale
+    scale = 1.0 if 1e-15 < scale < 1e15 else scale
+    A = A if scale == 1.0 else A / scale
     return scale * math.sqrt(float(xp.sum(A * A)))
 
 
@@ -177,7 +156,7 @@ def on_gpu(A: Array) -> bool:
 
 
 def standard_normal(shape: tuple[int, int], like: Array, seed: int) -> Array:
-    """Gaussian entries of the kind, dtype and device of ``like``, drawn on a GPU where that is one."""
+    """Gaussian entries of the kind, dtype and device of ``like``, drawn on a GPU if it is on one."""
     if on_gpu(like) and is_torch_array(like):
         import torch
 
@@ -196,7 +175,7 @@ def column_norms(A: Array) -> Array:
     xp = namespace(A)
     if not math.prod(A.shape):
         return xp.sum(A, axis=0)
-    if "float32" in str(A.dtype):
+    if is_single(A):
         squares = xp.sum(xp.astype(A, xp.float64) ** 2, axis=0)
         return xp.astype(xp.sqrt(squares), A.dtype)
     scale = xp.max(xp.abs(A))
@@ -206,7 +185,7 @@ def column_norms(A: Array) -> Array:
 
 
 def max_abs(A: Array) -> float:
-    """``max |A_ij|``; the Frobenius norm where the entries are implicit."""
+    """``max |A_ij|``; the Frobenius norm if the entries are implicit."""
     if is_implicit(A):
         return norm(A)
     xp = namespace(A)
@@ -214,7 +193,7 @@ def max_abs(A: Array) -> float:
 
 
 def invert_lower(L: Array, eye: Array) -> Array:
-    """``L^{-1}`` of a lower triangular L, by substitution where the namespace has that."""
+    """``L^{-1}`` of a lower triangular L, by substitution if the namespace has that."""
     if is_torch_array(L):
         import torch
 
@@ -236,13 +215,13 @@ def eigh(S: Array) -> tuple[Array, Array]:
 def right_singular(Y: Array) -> tuple[Array, Array]:
     """Singular values ``sigma`` (decreasing) and right singular vectors ``V`` of a thin factor.
 
-    From the R of a QR; from the Gram matrix where only that is known, which halves the digits of the
-    small ones: those below ``sqrt(eps) sigma_1`` come back as zero.
+    They come from the R of a QR. An implicit Y has only its Gram matrix, which halves the digits:
+    values below ``sqrt(eps) sigma_1`` come back as zero.
     """
     if is_implicit(Y):
         lam, V = eigh(gram(Y))
         xp = namespace(lam)
-        cut = xp.finfo(lam.dtype).eps * lam.shape[0] * max_abs(lam)
+        cut = eps(lam) * lam.shape[0] * max_abs(lam)
         return xp.sqrt(xp.where(lam > cut, lam, xp.zeros_like(lam))), V
     xp = namespace(Y)
     _, R = xp.linalg.qr(Y, mode="reduced")
@@ -258,9 +237,9 @@ def singular_values(Y: Array) -> Array:
 def map_singular_values(Y: Array, f: Callable[[Array], Array]) -> tuple[Array, Array]:
     """``U Diag(f(sigma)) V^T`` for ``Y = U Diag(sigma) V^T``, and ``sigma``.
 
-    The map is the right multiplication ``Y V Diag(f(sigma)/sigma) V^T``; where the entries are at
-    hand, Q of the QR stands for ``Y R^{-1}``, which stays orthonormal however small sigma is.
-    With an implicit Y, 0/0 is 0 (the remark after the general kernel iteration, Appendix C).
+    An explicit Y goes through its QR, whose Q is orthonormal however small sigma is. An implicit Y
+    is multiplied from the right by ``V Diag(f(sigma)/sigma) V^T``, in which 0/0 is 0 (the remark
+    after the general kernel iteration, Appendix C).
     """
     if is_implicit(Y):
         sigma, V = right_singular(Y)
@@ -276,12 +255,12 @@ def map_singular_values(Y: Array, f: Callable[[Array], Array]) -> tuple[Array, A
 
 
 def orthonormalize(Y: Array) -> Array:
-    """An orthonormal basis of ``col(Y)``, completed to as many columns where Y has entries.
+    """An orthonormal basis of ``col(Y)``.
 
-    Householder QR completes a rank-deficient Y by itself; an implicit one loses the null columns.
+    Householder QR completes an explicit Y of low rank to as many columns; an implicit Y loses them.
     """
     if is_implicit(Y):
-        # Once leaves it orthonormal to eps cond(Y)^2 only, as the Gram matrix squares.
+        # A single round leaves it orthonormal to eps cond(Y)^2, as the Gram matrix squares.
         for _ in range(2):
             sigma, V = right_singular(Y)
             xp = namespace(sigma)
@@ -294,18 +273,18 @@ def orthonormalize(Y: Array) -> Array:
 def residual(W: Array, Z: Array) -> float:
     """``||Z - W W^T Z||_F / ||Z||_F`` with W orthonormal and ``Z = X^T dF(X W)``.
 
-    The meaning of ``tol`` everywhere. A W that is not orthonormal is made so by a small matrix T, and
-    Z follows as Z T: exact where dF is linear up to scale, as in every formulation of PCA.
+    ``tol`` bounds this everywhere. If W is not orthonormal, a small matrix T makes W T so, and Z T
+    replaces Z: exact if dF is linear up to scale, as in every formulation of PCA.
     """
     G = gram(W)
     xp = namespace(G)
     eye = xp.eye(G.shape[0], dtype=G.dtype, device=device(G))
-    # After every step of DCA on (l), (n), and where it has no columns, W is orthonormal already.
-    if not max_abs(G - eye) <= 100 * float(xp.finfo(G.dtype).eps):
+    # W is orthonormal already after every step of DCA on (l), (n), and without columns.
+    if not max_abs(G - eye) <= 100 * eps(G):
         sigma, V = right_singular(W)
-        floor = xp.finfo(sigma.dtype).eps * sigma.shape[0] * max_abs(sigma)
+        floor = eps(sigma) * sigma.shape[0] * max_abs(sigma)
         keep = int(xp.sum(xp.astype(sigma > floor, xp.int64)))
-        if keep == 0:  # W = 0 spans nothing: right only where there is nothing to span
+        if keep == 0:  # W = 0 spans nothing, which is right only if there is nothing to span
             return 0.0 if norm(Z) == 0 else 1.0
         T = V[:, :keep] / sigma[None, :keep]
         W, Z = W @ T, Z @ T
@@ -314,15 +293,15 @@ def residual(W: Array, Z: Array) -> float:
 
 
 def fix_signs(V: Array) -> Array:
-    """Signs (+1 or -1, one a column) that make the entry of largest magnitude positive.
+    """Signs, +1 or -1 for each column, that make its entry of largest magnitude positive.
 
-    Ties within rounding go to the first of the tied entries, so that solvers and backends that agree
-    to rounding agree in sign.
+    The first of entries that are tied within rounding decides, so that solvers and backends that
+    agree to rounding agree in sign.
     """
     xp = namespace(V)
     size = xp.abs(V)
-    tied = size >= (1 - 1e3 * xp.finfo(V.dtype).eps) * xp.max(size, axis=0)
+    tied = size >= (1 - 1e3 * eps(V)) * xp.max(size, axis=0)
     first = xp.argmax(xp.astype(tied, xp.int8), axis=0)
-    here = xp.arange(V.shape[0], device=device(V))[:, None] == first[None, :]
-    value = xp.sum(xp.where(here, V, xp.zeros_like(V)), axis=0)
+    decides = xp.arange(V.shape[0], device=device(V))[:, None] == first[None, :]
+    value = xp.sum(xp.where(decides, V, xp.zeros_like(V)), axis=0)
     return xp.where(value < 0, -xp.ones_like(value), xp.ones_like(value))

@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from dualpca import PCA, KernelPCA, RobustKernelPCA, SparsePCA, as_operator
 from dualpca.linear.dimension import minka_dimension
 from dualpca.operators import centered
-from dualpca.operators.centering import Shifted, filled
+from dualpca.operators.centering import Shifted, subtract_from_sparse
 
 FORMS = {
     "dense": lambda X: X,
@@ -63,11 +63,11 @@ def test_filling_is_subtraction_and_keeps_the_other_columns_sparse():
     X = sp.random_array((30, 9), density=0.3, rng=rng)
     c = np.where(np.arange(9) % 4 == 0, 2.5, 0.0)
     for block in (X.tocsr(), X.tocsc()):
-        found = filled(block, c)
+        found = subtract_from_sparse(block, c)
         np.testing.assert_array_equal(found.toarray(), X.toarray() - c)
         empty = c == 0
         assert found.tocsc()[:, empty].nnz == X.tocsc()[:, empty].nnz
-    assert (filled(X.tocsr(), np.zeros(9)) != X).nnz == 0
+    assert (subtract_from_sparse(X.tocsr(), np.zeros(9)) != X).nnz == 0
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -1,5 +1,6 @@
 """Laws of thin factors, explicit and implicit, against LAPACK."""
 
+import importlib
 import math
 import sys
 from types import SimpleNamespace
@@ -16,13 +17,17 @@ from dualpca.linalg import (
     column_norms,
     cross,
     eigh,
+    eps,
+    finfo,
     fix_signs,
     gram,
     host_sample,
     inner,
     invert_lower,
     is_implicit,
+    is_single,
     largest,
+    map_row_blocks,
     map_singular_values,
     max_abs,
     namespace,
@@ -625,6 +630,9 @@ class Spread:
         return [f(i, block) for i, block in enumerate(self.blocks)]
 
 
+over_blocks.register(Spread, Spread.over_blocks)
+
+
 def test_blocks_are_numbered_and_a_whole_array_is_one():
     a, b = np.ones(2), np.zeros(3)
     assert [(i, len(block)) for i, block in over_blocks(Spread(a, b), lambda *x: x)] == [
@@ -661,12 +669,13 @@ def test_seen_is_a_sample_of_lazy_rows_only(shape, spread, monkeypatch):
     A = np.random.default_rng(3).standard_normal(shape)
     rows = (7, 0, 1, 20, 12)
     lazy = da.from_array(A, chunks=(rows, *((n,) for n in shape[1:])))
+    importlib.import_module("dualpca.operators.dask")  # as an operator of such data does
     if spread:
         lazy.over_blocks = Spread(*np.split(A, np.cumsum(rows)[:-1])).over_blocks
     np.testing.assert_array_equal(sampled_rows(lazy), np.arange(40))
     np.testing.assert_array_equal(host_sample(lazy), A)
     for least, count in ((40, 40), (39, 39), (11, 11), (1, 1)):
-        monkeypatch.setattr("dualpca.linalg.SAMPLE_ROWS", least)
+        monkeypatch.setattr("dualpca.operators.dask.row_arrays.SAMPLE_ROWS", least)
         np.testing.assert_array_equal(sampled_rows(A), np.arange(40))
         np.testing.assert_array_equal(host_sample(A), A)
         some = sampled_rows(lazy)
@@ -675,5 +684,27 @@ def test_seen_is_a_sample_of_lazy_rows_only(shape, spread, monkeypatch):
         assert set(some) <= set(range(40))
         np.testing.assert_array_equal(sampled_rows(lazy), some)
         np.testing.assert_array_equal(host_sample(lazy), A[some])
-    monkeypatch.setattr("dualpca.linalg.SAMPLE_ROWS", 11)
+    monkeypatch.setattr("dualpca.operators.dask.row_arrays.SAMPLE_ROWS", 11)
     assert set(sampled_rows(lazy)) & set(range(20, 40))  # not the first ones
+
+
+@every_kind
+def test_precision_is_told_by_arrays_operators_and_types(kind):
+    for dtype in ("float32", "float64"):
+        A = KINDS[kind](np.ones((3, 2), dtype=dtype))
+        for given in (A, A.dtype, as_operator(A)):
+            assert is_single(given) == (dtype == "float32")
+            assert eps(given) == np.finfo(dtype).eps
+            assert finfo(given).max == np.finfo(dtype).max
+
+
+def test_rows_are_mapped_where_they_are():
+    da = pytest.importorskip("dask.array")
+    importlib.import_module("dualpca.operators.dask")
+    A = np.random.default_rng(0).standard_normal((9, 3))
+    lazy = da.from_array(A, chunks=(4, 2))
+    doubled = map_row_blocks(lazy, lambda block: block[:, [0, 2]] * 2, 2)
+    assert not isinstance(doubled, np.ndarray)
+    np.testing.assert_array_equal(to_numpy(doubled), A[:, [0, 2]] * 2)
+    sums = map_row_blocks(lazy.rechunk({1: -1}), lambda block: block.sum(axis=1))
+    np.testing.assert_array_equal(to_numpy(sums), map_row_blocks(A, lambda B: B.sum(axis=1)))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dualpca import PCA, RobustPCA
 from dualpca.cli import main
 from dualpca.io.tables import read
-from dualpca.operators import grid
+from dualpca.operators import files as grid
 
 
 class Recorded:

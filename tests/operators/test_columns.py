@@ -10,7 +10,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from dualpca import Blocks, Weighted, as_operator, centered
 from dualpca.linalg import to_numpy
 from dualpca.operators.centering import Shifted
-from dualpca.operators.columns import column_squares, take_columns
 
 KINDS = ["dense", "fortran", "csr", "csc", "blocks", "sparse blocks", "torch", "shifted"]
 FEATURES = [np.array([4]), np.array([0, 3, 7]), np.array([7, 2, 5]), np.arange(8), np.array([1, 1])]
@@ -61,7 +60,7 @@ def viewed(view, X, dense):
 @pytest.mark.parametrize("kind", KINDS)
 def test_columns_multiply_as_the_dense_ones(kind, view, features):
     X, dense = viewed(view, *operator(kind, data()))
-    part, expected = take_columns(X, features), dense[:, features]
+    part, expected = X.take_columns(features), dense[:, features]
     rng = np.random.default_rng(1)
     W, H = rng.standard_normal((len(features), 2)), rng.standard_normal((30, 2))
     own = X.asarray
@@ -81,7 +80,7 @@ def test_columns_multiply_as_the_dense_ones(kind, view, features):
 @pytest.mark.parametrize("kind", KINDS)
 def test_sums_of_squares(kind, view):
     X, dense = viewed(view, *operator(kind, data()))
-    squares = column_squares(X)
+    squares = X.column_squares()
     assert squares.dtype == np.float64
     assert_allclose(squares, (dense**2).sum(axis=0), rtol=1e-11)
     assert_allclose(squares, np.diag(to_numpy(X.gram())), rtol=1e-11)
@@ -90,12 +89,12 @@ def test_sums_of_squares(kind, view):
 @pytest.mark.parametrize("kind", ["dense", "csr", "csc", "blocks", "torch"])
 def test_passes_are_counted_on_the_data(kind):
     X, _ = operator(kind, data())
-    part = take_columns(X, np.array([2, 4]))
+    part = X.take_columns(np.array([2, 4]))
     before = X.passes
     part.gram()
     part.sweep(X.asarray(np.ones((2, 1))))
     assert part.passes == X.passes == before + 2
-    column_squares(X)
+    X.column_squares()
     assert X.passes == before + 3
 
 
@@ -103,12 +102,12 @@ def test_passes_are_counted_on_the_data(kind):
 def test_float32_stays_and_is_summed_in_float64(kind):
     X = data(4000, 6, seed=2).astype(np.float32)
     operand, _ = operator(kind, X)
-    part = take_columns(operand, np.array([0, 5]))
+    part = operand.take_columns(np.array([0, 5]))
     assert "float32" in str(part.dtype)
     assert "float32" in str((part @ operand.asarray(np.ones((2, 1)))).dtype)
     exact = (X.astype(float) ** 2).sum(axis=0)
-    assert_allclose(column_squares(operand), exact, rtol=1e-6)
-    assert_allclose(column_squares(as_operator(1e25 * X)), 1e50 * exact, rtol=1e-5)
+    assert_allclose(operand.column_squares(), exact, rtol=1e-6)
+    assert_allclose(as_operator(1e25 * X).column_squares(), 1e50 * exact, rtol=1e-5)
     assert_allclose(np.diag(to_numpy(part.gram())), exact[[0, 5]], rtol=1e-12)
 
 
@@ -116,8 +115,8 @@ def test_a_large_mean_costs_no_digits():
     X = data(50) + 1e7
     exact = ((X - X.mean(axis=0)) ** 2).sum(axis=0)
     Xc = centered(as_operator(X))
-    assert_allclose(column_squares(Xc), exact, rtol=1e-8)
-    assert_allclose(np.diag(take_columns(Xc, np.array([3, 1])).gram()), exact[[3, 1]], rtol=1e-8)
+    assert_allclose(Xc.column_squares(), exact, rtol=1e-8)
+    assert_allclose(np.diag(Xc.take_columns(np.array([3, 1])).gram()), exact[[3, 1]], rtol=1e-8)
 
 
 @pytest.mark.parametrize("format", ["csr", "csc"])
@@ -125,12 +124,12 @@ def test_sparse_columns_stay_sparse(format):
     X = sp.random_array((10**5, 10**6), density=1e-7, rng=0).asformat(format)
     features = np.unique(X.tocoo().coords[1])[::100]
     operand = centered(as_operator(X))
-    part = take_columns(operand, features)
+    part = operand.take_columns(features)
     assert part.X.sparse
     assert all(sp.issparse(block) for _, block in part.X.blocks())
     expected = X.tocsc()[:, features]
     mean = expected.sum(axis=0) / 10**5
     gram = (expected.T @ expected).toarray() - 10**5 * np.outer(mean, mean)
     assert_allclose(part.gram(), gram, atol=1e-12)
-    assert_allclose(column_squares(operand)[features], np.diag(gram), rtol=1e-12)
-    assert_array_equal(column_squares(operand) > 0, np.asarray((X * X).sum(axis=0)) > 0)
+    assert_allclose(operand.column_squares()[features], np.diag(gram), rtol=1e-12)
+    assert_array_equal(operand.column_squares() > 0, np.asarray((X * X).sum(axis=0)) > 0)

@@ -23,8 +23,9 @@ import zarr
 from benchmarks import out_of_core as out_of_core_benchmark
 
 from dualpca import PCA
+from dualpca.operators.arrow import ArrowSource
 from dualpca.operators.blocks import Blocks
-from dualpca.operators.files import BLOCK, ArrowSource, ahead, as_source, out_of_core
+from dualpca.operators.files import BLOCK, ahead, as_source, out_of_core
 
 N, D = 203, 7
 

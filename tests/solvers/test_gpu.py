@@ -6,8 +6,9 @@ import torch
 
 from dualpca import PCA, as_operator
 from dualpca.linalg import fix_signs, on_gpu, standard_normal
-from dualpca.operators.base import View, split
-from dualpca.operators.tf32 import Tf32, matmul_precision
+from dualpca.operators.base import split
+from dualpca.operators.gpu import Tf32, matmul_precision
+from dualpca.operators.views import View
 from dualpca.solvers.spectral.chebyshev import Chebyshev, columns
 
 N, D = 500, 260

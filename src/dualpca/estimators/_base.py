@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import warnings
+from importlib import import_module
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from array_api_compat import (
-    array_namespace,
-    device,
-    is_array_api_obj,
-    is_dask_array,
-    is_numpy_array,
-)
+from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array
+from scipy.sparse.linalg import LinearOperator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_n_features, validate_data
 
-from ..linalg import largest, total
-from ..operators import Operator, Weighted, as_operator, centered, is_streamed
-from ..operators.base import View
-from ..operators.centering import Shifted
+from ..linalg import finfo, is_single, largest, total
+from ..operators import Operator, Weighted, as_operator, as_rows, centered, is_streamed
+from ..operators.centering import minus_center
 from ..operators.readable import check_readable
 from ..operators.row_blocks import RowBlocked
-from ..operators.views import Centered
+from ..operators.views import View
 from ..solvers.solve import user_stacklevel
 
 
@@ -45,17 +40,17 @@ def validated(
 ) -> Any:
     """X as a finite float matrix of its own kind, checked against what the estimator was fitted on.
 
-    numpy, pandas, polars, lists and scipy.sparse go through scikit-learn; what is not in memory comes
-    back as the operator that reads it, unless ``streamed`` is false; arrays of other namespaces stay
-    where they are, or become numpy arrays where ``only_numpy``.
+    numpy, pandas, polars, lists and scipy.sparse go through scikit-learn. Operators, SciPy's too, and
+    data that is not in memory come back as operators that are read by rows, unless ``streamed`` is
+    false. Arrays of other namespaces stay where they are, or become numpy arrays if ``only_numpy``.
     """
     check_readable(X)
-    if streamed and (isinstance(X, RowBlocked) or is_streamed(X)):
+    if streamed and (isinstance(X, (Operator, LinearOperator)) or is_streamed(X)):
         return _streamed(estimator, X, reset=reset, rows=rows)
-    if only_numpy and is_array_api_obj(X) and not is_numpy_array(X):
-        X = np.asarray(X)
     if is_array_api_obj(X) and not is_numpy_array(X):
-        return _foreign(estimator, X, reset=reset, rows=rows)
+        if not only_numpy:
+            return _foreign(estimator, X, reset=reset, rows=rows)
+        X = np.asarray(X)
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # the sum that tells of NaN may overflow
             return validate_data(
@@ -104,7 +99,13 @@ def _streamed(estimator: Any, X: Any, *, reset: bool, rows: int) -> RowBlocked:
     if hasattr(type(X), "dtype"):
         _check_shape(X, 0)  # before anything is read
     operator = as_operator(X)
-    assert isinstance(operator, RowBlocked)
+    name = type(estimator).__name__
+    if operator.implicit:
+        raise TypeError(
+            f"X is a {type(operator).__name__}, whose columns are implicit, and {name} needs columns; "
+            "give the data, or its kernel matrix to KernelPCA(kernel='precomputed')"
+        )
+    operator = as_rows(operator)
     _check_shape(operator, rows)
     names = getattr(operator, "names", None)
     if names is None:
@@ -114,23 +115,22 @@ def _streamed(estimator: Any, X: Any, *, reset: bool, rows: int) -> RowBlocked:
         _check_n_features(estimator, operator, reset=reset)
     if reset:
         operator.forget()
-        exact = "float32" not in str(operator.dtype)  # as centring asks for them first
         with np.errstate(over="ignore", invalid="ignore"):
-            energy = operator.column_sums(exact=exact, keep=True)[1]
+            # Centring asks for exact sums of float64 first.
+            energy = operator.column_sums(exact=not is_single(operator), keep=True)[1]
         if not np.isfinite(energy):
-            name = type(estimator).__name__
             operator.sum_blocks(lambda rows, block: (check_finite(name, block),))
     return operator
 
 
 def check_finite(name: str, block: Any) -> int:
-    """Refuse NaN and infinity on behalf of the estimator of that name; else 0."""
+    """Refuse NaN and infinity on behalf of the estimator of that name; else return 0."""
     entries = block.data if sp.issparse(block) else block
     xp = array_namespace(entries)
-    # One number tells in nearly every case: a sum of finite entries seldom overflows.
+    # A sum of finite entries seldom overflows, so that it nearly always tells.
     with np.errstate(over="ignore", invalid="ignore"):
-        all_of_it = xp.sum(entries)
-    if not bool(xp.isfinite(all_of_it)) and not bool(xp.all(xp.isfinite(entries))):
+        total_is_finite = bool(xp.isfinite(xp.sum(entries)))
+    if not total_is_finite and not bool(xp.all(xp.isfinite(entries))):
         raise ValueError(
             f"Input X contains NaN or infinity, which {name} does not accept; use an imputer such as "
             "sklearn.impute.SimpleImputer, or drop the rows"
@@ -139,22 +139,20 @@ def check_finite(name: str, block: Any) -> int:
 
 
 def check_names(estimator: Any, names: list[str], *, reset: bool) -> None:
-    """Keep the names of the columns of a table that is not in memory, or compare them."""
+    """Store the names of the columns of a table that is not in memory, or compare them."""
     if reset:
         estimator.feature_names_in_ = np.asarray(names, dtype=object)
         return
     fitted = getattr(estimator, "feature_names_in_", None)
     if fitted is None:
         name = type(estimator).__name__
-        warnings.warn(
-            f"X has feature names, but {name} was fitted without feature names",
-            stacklevel=user_stacklevel(),
-        )
+        message = f"X has feature names, but {name} was fitted without feature names"
+        warnings.warn(message, stacklevel=user_stacklevel())
     elif list(fitted) != names:
-        odd = sorted(set(names) ^ set(fitted)) or ["the same names in another order"]
+        others = sorted(set(names) ^ set(fitted)) or ["the same names in another order"]
         raise ValueError(
             "The feature names should match those that were passed during fit; they differ in "
-            f"{', '.join(odd[:5])}: select and order the columns as they were at fit"
+            f"{', '.join(others[:5])}: select and order the columns as they were at fit"
         )
 
 
@@ -164,18 +162,7 @@ def checked_weights(sample_weight: Any, X: Operator) -> Any:
         return None
     check_readable(sample_weight, "sample_weight")
     given = sample_weight if is_array_api_obj(sample_weight) else np.asarray(sample_weight)
-    if given.ndim == 0:
-        given = np.full(X.shape[0], float(given))
-    if is_dask_array(given):
-        from ..operators.dask.chunks import counted
-
-        given = counted(given)
-    if tuple(given.shape) != (X.shape[0],):
-        raise ValueError(
-            f"sample_weight has shape {tuple(given.shape)}; give one weight for each of the "
-            f"{X.shape[0]} rows of X"
-        )
-    weights = X.row_vector(given) if isinstance(X, RowBlocked) else X.asarray(given)
+    weights = X.row_vector(given, "sample_weight")
     xp = array_namespace(weights)
     low, mass = float(xp.min(weights)), total(weights)
     if not (low >= 0 and np.isfinite(mass)):
@@ -194,7 +181,7 @@ def checked_weights(sample_weight: Any, X: Operator) -> Any:
 def centered_rows(
     X: Operator, sample_weight: Any, center: bool
 ) -> tuple[Operator, Any | None, float]:
-    """X less its mean, rows times the roots of their weights; the mean or None; the sum of weights."""
+    """``Diag(sqrt(w)) (X - 1 mean^T)``, the mean or None, and the sum of the weights w."""
     weights = checked_weights(sample_weight, X)
     Xc = centered(X, weights) if center else X
     mean = Xc.center[:, 0] if center else None  # type: ignore[attr-defined]
@@ -204,11 +191,11 @@ def centered_rows(
 
 
 def check_energy(energy: float, X: Operator) -> None:
-    """Refuse data whose ``||X||_F^2``, the energy, is outside the range of its precision, or nearly.
+    """Refuse data whose energy ``||X||_F^2`` is nearly outside the range of its precision.
 
     Variances would overflow, or lose digits below the least normal number.
     """
-    info = np.finfo("float32" if "float32" in str(X.dtype) else "float64")
+    info = finfo(X)
     if not energy <= float(info.max) / RANGE:
         size = "large that their squares overflow"
     elif energy >= float(info.smallest_normal) * RANGE or _is_zero(energy, X):
@@ -218,13 +205,13 @@ def check_energy(energy: float, X: Operator) -> None:
     raise ValueError(f"X has entries so {size} {info.dtype}; divide X by its largest magnitude")
 
 
-#: A sum of squares keeps this far from the ends of the range of its precision.
+#: A sum of squares stays at this factor from the ends of the range of its precision.
 RANGE = 2.0**10
 
 
 def _is_zero(energy: float, X: Operator) -> bool:
-    """Whether X is 0: norms of rows tell also where their squares vanish."""
-    while isinstance(X, View):
+    """Whether X is 0, by the norms of its rows, since their squares may vanish."""
+    while isinstance(X, View) and not isinstance(X, RowBlocked):
         X = X.X
     return energy == 0 and largest(X.row_norms()) == 0
 
@@ -269,21 +256,23 @@ def nonzeros(n_nonzero: Any, s: int, d: int) -> tuple[int, ...]:
 def check_same_kind(X: Any, fitted: Any, method: str) -> None:
     """Refuse X of another namespace or device than the fitted arrays it will be multiplied with."""
     if isinstance(X, Operator):
-        X = X.asarray(np.zeros(1))
+        X = X.like
     elif is_streamed(X) or not is_array_api_obj(X):
         X = np.empty(0)  # lists, data frames and sparse matrices count as numpy
     kinds = [(array_namespace(a), device(a)) for a in (X, fitted)]
     if kinds[0] != kinds[1]:
-        here, there = (f"{xp.__name__} on {place}" for xp, place in kinds)
+        given, expected = (f"{xp.__name__} on {place}" for xp, place in kinds)
         raise ValueError(
             f"Inputs passed to {method}() must use the same namespace and the same device as those "
-            f"passed to fit(): got {here} where fit() was given {there}; convert X, or fit again"
+            f"passed to fit(): got {given} where fit() was given {expected}; convert X, or fit again"
         )
 
 
 def check_scores(X: Any, columns: int) -> Any:
-    """Scores as an array, or a sparse matrix, with the right number of columns."""
+    """Scores as an array or a sparse matrix with the right number of columns."""
     check_readable(X)
+    if hasattr(X, "__dask_graph__"):
+        import_module("dualpca.operators.dask")  # registers such arrays in linalg
     scores = X if is_array_api_obj(X) or sp.issparse(X) else np.asarray(X)
     if scores.ndim != 2 or scores.shape[1] != columns:
         raise ValueError(
@@ -294,13 +283,8 @@ def check_scores(X: Any, columns: int) -> Any:
 
 
 def shifted(X: Any, mean: Any) -> Operator:
-    """``X - 1 mean^T`` as an operator: exact for dense data, implicit for sparse."""
-    operator = as_operator(X)
-    assert isinstance(operator, RowBlocked)
-    column = mean[:, None]
-    if operator.sparse:
-        return Centered(operator, operator.asarray(column))
-    return Shifted(operator, column)
+    """``X - 1 mean^T`` as an operator: explicit for dense data, implicit for other data."""
+    return minus_center(as_operator(X), mean)
 
 
 def is_dense_in_memory(X: Any) -> bool:

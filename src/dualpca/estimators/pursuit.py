@@ -8,6 +8,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from scipy.sparse.linalg import LinearOperator
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
@@ -196,7 +197,7 @@ class PrincipalComponentPursuit(
         return check_scores(X, self.n_components_) @ self.components_
 
     def _dense(self, X: Any, *, reset: bool) -> Array:
-        if isinstance(X, Operator):
+        if isinstance(X, (Operator, LinearOperator)):
             raise TypeError(
                 f"X is a {type(X).__name__}, but {type(self).__name__} needs all of X at once; give a "
                 "dense array"

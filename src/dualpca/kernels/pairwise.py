@@ -12,9 +12,9 @@ from joblib import effective_n_jobs
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from ..linalg import to_numpy
-from ..operators import FULL, _entries, as_operator
+from ..operators import as_operator
 from ..operators.block_ops import as_float, as_float64, block_rows, dense, row_norms
-from ..operators.centering import filled
+from ..operators.centering import FULL, stored_by_column, subtract_from_sparse
 from ..operators.row_blocks import RowBlocked
 
 #: The kernels that have a name.
@@ -68,7 +68,7 @@ def origin_near_rows(X: Any) -> np.ndarray | None:
     sample = operator.take(np.linspace(0, N - 1, min(N - 1 + N % 2, 255)).astype(int))
     if not operator.sparse:
         return np.median(np.asarray(sample), axis=0)
-    full = _entries(operator) >= FULL * N
+    full = stored_by_column(operator) >= FULL * N
     origin = np.zeros(d)
     origin[full] = np.median(sample.tocsc()[:, full].toarray(), axis=0)
     return origin
@@ -79,7 +79,7 @@ def shifted_rows(X: Any, origin: np.ndarray | None) -> Any:
     if origin is None:
         return X
     with np.errstate(over="ignore"):  # the squares of the rows tell
-        return filled(X, origin) if sp.issparse(X) else X - origin
+        return subtract_from_sparse(X, origin) if sp.issparse(X) else X - origin
 
 
 def pairwise(

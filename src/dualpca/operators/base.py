@@ -1,35 +1,63 @@
-"""The data as an operator: shape, dtype, products, one fused pass and a count of passes."""
+"""The operator X: its shape, dtype and products; everything else has a default in terms of these."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import wraps
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
 
-from ..linalg import Array, on_gpu, over_blocks
+from .._memory import ensure
+from ..linalg import Array, finfo, on_gpu, over_blocks, to_numpy
+from . import block_ops
+from .block_ops import as_float64, row_norms, stack, sum_up, take
 
-RowMap = Callable[[Array, slice], Any]
+#: ``(Y, rows) -> H``, or ``H`` followed by sums: what a sweep does with some rows of ``Y = XW``.
+SweepMap = Callable[[Array, slice], Any]
 
 
 def split(mapped: Any) -> tuple[Array, tuple[Any, ...]]:
-    """What a row map returned: H, or H followed by quantities to be summed over the rows."""
+    """Split the result of a sweep map into H and the quantities to be summed over the rows."""
     return (mapped[0], tuple(mapped[1:])) if isinstance(mapped, tuple) else (mapped, ())
 
 
-def _sum_of_squares(norms: Array) -> float:
-    xp = array_namespace(norms)
-    return float(xp.sum(xp.astype(norms, xp.float64, copy=False) ** 2))
+def _counted(product: Callable[..., Array]) -> Callable[..., Array]:
+    @wraps(product)
+    def counting(self: Any, factor: Array) -> Array:
+        self.__dict__["_products"] = self.__dict__.get("_products", 0) + 1
+        return product(self, factor)
+
+    return counting
 
 
 class Operator(ABC):
-    """X, of which a solver knows ``shape``, ``dtype``, ``X @ W``, ``X.T @ H`` and ``X.sweep``.
+    """X, known by ``shape``, ``dtype``, ``X @ W`` and ``X.T @ H``.
 
-    ``passes`` counts the readings of the data: one for a product with X or X.T, one for a sweep, also
-    where the product was asked of a transposed, centred or weighted view.
+    A subclass sets ``shape`` and ``dtype`` and defines :meth:`matmul` and :meth:`rmatmul`. All other
+    members have defaults that multiply by columns of the identity; override those that can be had
+    more cheaply, and :meth:`asarray` where the products are no numpy arrays. ``passes`` counts these
+    two products unless the subclass defines it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca import PCA
+    >>> from dualpca.operators import Operator
+    >>> class Scaled(Operator):
+    ...     def __init__(self, A, scale):
+    ...         self.A, self.scale, self.shape, self.dtype = A, scale, A.shape, A.dtype
+    ...     def matmul(self, W):
+    ...         return self.scale * (self.A @ W)
+    ...     def rmatmul(self, H):
+    ...         return self.scale * (self.A.T @ H)
+    >>> A = np.random.default_rng(0).standard_normal((50, 4))
+    >>> ratio = PCA(2).fit(Scaled(A, 3.0)).explained_variance_ / PCA(2).fit(A).explained_variance_
+    >>> ratio.round(6)
+    array([9., 9.])
     """
 
     shape: tuple[int, int]
@@ -38,35 +66,16 @@ class Operator(ABC):
     #: whether W is the implicit Gamma^T A, so that only inner products of W are known
     implicit: bool = False
 
-    @property
-    def entries(self) -> int:
-        """How many numbers a pass multiplies: all, or those that a sparse matrix stores."""
-        return self.shape[0] * self.shape[1]
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.passes is Operator.passes:
+            for name in {"matmul", "rmatmul"} & set(vars(cls)):
+                setattr(cls, name, _counted(vars(cls)[name]))
 
     @property
-    def sparse(self) -> bool:
-        """Whether the blocks are sparse, so that subtracting from them would densify."""
-        return False
-
-    @property
-    def is_distributed(self) -> bool:
-        """Whether the rows are spread over a cluster, where what has as many rows stays."""
-        return False
-
-    @property
-    def read_seconds(self) -> float:
-        """About how many seconds a pass waits for the data, besides the products."""
-        return 0.0
-
-    @property
-    def removed_energy(self) -> float:
-        """What is taken out of ``||X||_F^2`` after the products, whose rounding it adds to."""
-        return 0.0
-
-    @property
-    @abstractmethod
     def passes(self) -> int:
-        """How often the data have been read."""
+        """How often the data have been read: one for a product with X or X.T, one for a sweep."""
+        return self.__dict__.get("_products", 0)
 
     @abstractmethod
     def matmul(self, W: Array) -> Array:
@@ -76,40 +85,128 @@ class Operator(ABC):
     def rmatmul(self, H: Array) -> Array:
         """``X.T @ H``."""
 
-    @abstractmethod
-    def sweep(self, W: Array, row_map: RowMap | None = None) -> Any:
-        """``X^T row_map(X W)`` in one pass over the rows.
+    def sweep(self, W: Array, row_map: SweepMap | None = None) -> Any:
+        """``X^T row_map(X W)``, in one pass where X is read by rows.
 
         ``row_map(Y, rows)`` gets some rows of XW and the slice they are, and returns as many rows of
         H; or a tuple of H and quantities that the sweep sums over all rows and returns behind
         ``X^T H``. None is the identity.
         """
+        Y = self.matmul(W)
+        H, sums = split(row_map(Y, slice(0, self.shape[0]))) if row_map else (Y, ())
+        Z = self.rmatmul(H)
+        return (Z, *sums) if sums else Z
 
-    def rowwise(self, W: Array, f: RowMap) -> Array:
-        """``f(X W, rows)``, a number for each row, where these are spread: one pass."""
-        raise TypeError(f"the rows of {self!r} are not spread over a cluster")
+    def rowwise(self, W: Array, f: SweepMap) -> Array:
+        """``f(X W, rows)``, one number for each row."""
+        return f(self.matmul(W), slice(0, self.shape[0]))
 
-    @abstractmethod
+    @property
+    def sparse(self) -> bool:
+        """Whether the blocks are sparse, so that subtracting from them would densify them."""
+        return False
+
+    @property
+    def is_distributed(self) -> bool:
+        """Whether the rows lie on a cluster, where arrays with as many rows stay."""
+        return False
+
+    @property
+    def entries(self) -> int:
+        """How many numbers a pass multiplies: all, or those that a sparse matrix stores."""
+        return self.shape[0] * self.shape[1]
+
+    @property
+    def read_seconds(self) -> float:
+        """Seconds, roughly, that a pass waits for the data besides the products."""
+        return 0.0
+
+    @property
+    def removed_energy(self) -> float:
+        """``N ||c||^2``, the energy that implicit centring removes; rounding is relative to it."""
+        return 0.0
+
+    def _columns(self) -> Iterator[Array]:
+        """``X``, some columns at a time, by products with columns of the identity."""
+        return (self.matmul(units) for units in self._units(self.shape[1]))
+
+    def _units(self, n: int, chosen: np.ndarray | None = None) -> Iterator[Array]:
+        """Columns of the n x n identity, all or those ``chosen``, some at a time."""
+        chosen = np.arange(n) if chosen is None else chosen
+        step = max(8, block_ops.GRAM_FACTOR * block_ops.BLOCK_BYTES // (8 * max(self.shape)))
+        for start in range(0, len(chosen), step):
+            part = chosen[start : start + step]
+            units = np.zeros((n, len(part)))
+            units[part, np.arange(len(part))] = 1.0
+            yield self.asarray(units)
+
+    def take(self, rows: np.ndarray) -> Any:
+        """The rows with these sorted indices, as one array or CSR matrix in memory."""
+        if len(rows) > self.shape[1]:
+            return stack([take(Y, rows) for Y in self._columns()], axis=1)
+        return stack([self.rmatmul(units).T for units in self._units(self.shape[0], rows)])
+
+    def take_columns(self, features: np.ndarray) -> Operator:
+        """The operator of some columns of X; nothing is copied."""
+        from .views import ColumnsView
+
+        return ColumnsView(self, features)
+
     def row_norms(self) -> Array:
         """``||X_i||`` for each row."""
+        if self.shape[0] < self.shape[1]:
+            return stack([row_norms(Z.T) for Z in self.T._columns()])
+        squares = sum_up(as_float64(row_norms(Y)) ** 2 for Y in self._columns())
+        return self.asarray(array_namespace(squares).sqrt(squares))
+
+    def column_squares(self, weights: Array | None = None) -> np.ndarray:
+        """``sum_i w_i x_ij^2`` for each column j in float64, w = 1 where None."""
+        w = 1.0 if weights is None else to_numpy(weights).astype(float)[:, None]
+        parts = [(w * to_numpy(Y).astype(float) ** 2).sum(axis=0) for Y in self._columns()]
+        return np.concatenate(parts)
 
     def energy(self) -> float:
         """``||X||_F^2``."""
         return sum(over_blocks(self.row_norms(), lambda i, norms: _sum_of_squares(norms)))
 
-    @abstractmethod
     def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
         """``X^T X``, or ``X^T Diag(weights) X``, a dense matrix: for few columns.
 
-        The products are in float64 also where the data is float32; in float32 where ``single``.
+        The products of rows are in float64 also where the data is float32; in float32 if ``single``.
         """
+        self._ensure_square(self.shape[1])
+        columns = (Y if weights is None else weights[:, None] * Y for Y in self._columns())
+        return stack([as_float64(self.rmatmul(Y)) for Y in columns], axis=1)
 
-    @abstractmethod
     def kernel(self, *, single: bool = False) -> Array:
         """``K = X X^T``, a dense matrix: for few rows."""
+        self._ensure_square(self.shape[0])
+        return stack([as_float64(self.matmul(Z)) for Z in self.T._columns()], axis=1)
+
+    def todense(self) -> Array:
+        """X as one dense array."""
+        if self.implicit:
+            raise TypeError(f"{self!r} has implicit columns and is no array; use kernel()")
+        self._ensure_dense()
+        if self.shape[0] < self.shape[1]:
+            return stack([Z.T for Z in self.T._columns()])
+        return stack(list(self._columns()), axis=1)
+
+    def _ensure_dense(self) -> None:
+        """Refuse to hold all entries of X in one array if memory has no room for them."""
+        N, d = self.shape
+        what = f"the entries of X, {N:,} x {d:,}, in one dense array"
+        remedy = "give fewer rows or columns, or take a solver that reads blocks, such as 'krylov'"
+        ensure(N * d * finfo(self).bits // 8, what, remedy, self.like)
+
+    def _ensure_square(self, n: int) -> None:
+        """Refuse a Gram matrix and its eigenvectors, in float64, if memory has no room for them."""
+        what = f"a Gram matrix of {n:,} x {n:,} and its eigenvectors"
+        remedy = "take a solver that needs none, such as 'krylov', or fewer columns or rows"
+        ensure(16 * n * n, what, remedy, self.like)
 
     def blas_limited(self) -> AbstractContextManager[Any]:
-        """A context for many products, in which BLAS leaves the cores to threads of our own."""
+        """Limit BLAS to one thread while this operator multiplies with its own thread pool."""
         return nullcontext()
 
     def float32_copy(self, scale: float) -> Operator | None:
@@ -123,35 +220,35 @@ class Operator(ABC):
 
     def with_tf32(self) -> Operator:
         """Return X with products in TF32 where it is float32 on a GPU; else X itself."""
-        from .tf32 import Tf32
+        from .gpu import Tf32
 
         return Tf32(self) if self.precision == "float32" and on_gpu(self.like) else self
 
     def ieee_products(self) -> AbstractContextManager[Any]:
         """Return a context in which float32 products on a GPU are not rounded to TF32."""
-        from .tf32 import matmul_precision
+        from .gpu import matmul_precision
 
         return matmul_precision(self.like, "ieee")
 
-    def todense(self) -> Array:
-        """X as one dense array."""
-        raise TypeError(f"{self!r} is not held as one dense array")
-
-    @abstractmethod
     def asarray(self, values: Any) -> Array:
-        """A numpy array as an array of the data's kind, dtype and device."""
+        """Values as an array of the data's kind, dtype and device."""
+        return np.asarray(values, dtype=self.dtype)
 
     @property
     def like(self) -> Array:
         """An array without entries, of the data's kind, dtype and device."""
         return self.asarray(np.zeros((0, 0)))
 
+    def row_vector(self, values: Any, name: str = "the vector") -> Array:
+        """One number for each row, as an array of the data's kind that lies where the rows lie."""
+        return self.asarray(check_length(values, self.shape[0], name))
+
     def gather(self, Y: Array) -> Array:
-        """A product with X as a thin factor of this process, where it is spread over others."""
+        """A thin factor with a row for each row of X, in the memory of this process."""
         return Y
 
     def persist_rows(self, *arrays: Array) -> tuple[Array, ...]:
-        """Arrays with as many rows as X, computed and kept where the rows are."""
+        """Arrays with a row for each row of X, computed and kept where the rows lie."""
         return arrays
 
     def __matmul__(self, W: Array) -> Array:
@@ -160,95 +257,25 @@ class Operator(ABC):
     @property
     def T(self) -> Operator:
         """The transpose, one object; ``X.T.T is X``."""
+        from .views import Transposed
+
         return self.__dict__.setdefault("_transposed", Transposed(self))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(shape={self.shape}, dtype={self.dtype})"
 
 
-class View(Operator):
-    """What every view passes on to the operator below it."""
-
-    def __init__(self, X: Operator) -> None:
-        self.X = X
-        self.shape = X.shape
-        self.dtype = X.dtype
-        self.implicit = X.implicit
-
-    @property
-    def entries(self) -> int:
-        return self.X.entries
-
-    @property
-    def sparse(self) -> bool:
-        return self.X.sparse
-
-    @property
-    def is_distributed(self) -> bool:
-        return self.X.is_distributed
-
-    @property
-    def read_seconds(self) -> float:
-        return self.X.read_seconds
-
-    @property
-    def removed_energy(self) -> float:
-        return self.X.removed_energy
-
-    def blas_limited(self) -> AbstractContextManager[Any]:
-        return self.X.blas_limited()
-
-    @property
-    def passes(self) -> int:
-        return self.X.passes
-
-    def asarray(self, values: Any) -> Array:
-        return self.X.asarray(values)
-
-    def gather(self, Y: Array) -> Array:
-        return self.X.gather(Y)
-
-    def persist_rows(self, *arrays: Array) -> tuple[Array, ...]:
-        return self.X.persist_rows(*arrays)
-
-
-class Transposed(View):
-    """``X^T``. Its sweep needs X^T H finished before the first row: two passes over the rows of X."""
-
-    def __init__(self, X: Operator) -> None:
-        super().__init__(X)
-        self.shape = (X.shape[1], X.shape[0])
-        self.implicit = False
-
-    @property
-    def T(self) -> Operator:
-        return self.X
-
-    def matmul(self, W: Array) -> Array:
-        return self.X.rmatmul(W)
-
-    def rmatmul(self, H: Array) -> Array:
-        return self.gather(self.X.matmul(H))
-
-    def sweep(self, W: Array, row_map: RowMap | None = None) -> Any:
-        Y = self.X.rmatmul(W)
-        H, sums = split(row_map(Y, slice(0, self.shape[0]))) if row_map else (Y, ())
-        Z = self.gather(self.X.matmul(H))
-        return (Z, *sums) if sums else Z
-
-    def row_norms(self) -> Array:
-        raise TypeError(
-            "the norms of the columns of X were asked for, which row blocks do not offer; "
-            "pass the transposed data itself"
+def check_length(values: Any, N: int, name: str) -> Any:
+    """Refuse anything but a vector of N numbers; a number stands for N of them."""
+    if values.ndim == 0:
+        values = np.full(N, float(values))
+    if tuple(values.shape) != (N,):
+        raise ValueError(
+            f"{name} has shape {tuple(values.shape)}; give one weight for each of the {N} rows of X"
         )
+    return values
 
-    def energy(self) -> float:
-        return self.X.energy()
 
-    def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
-        if weights is not None:
-            raise TypeError("weights of the columns of X; pass the transposed data itself")
-        return self.X.kernel(single=single)
-
-    def kernel(self, *, single: bool = False) -> Array:
-        return self.X.gram(single=single)
+def _sum_of_squares(norms: Array) -> float:
+    xp = array_namespace(norms)
+    return float(xp.sum(xp.astype(norms, xp.float64, copy=False) ** 2))

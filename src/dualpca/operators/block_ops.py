@@ -1,4 +1,4 @@
-"""Row blocks: their size, their sums, and the parts of a sparse matrix."""
+"""Functions of one row block: sizes, sums, norms and moments; threads that share the blocks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from ..linalg import Array, on_gpu
 #: makes a sweep one pass over memory (measured 0 to 25 % faster than two products, never slower).
 BLOCK_BYTES = 4 * 2**20
 
-
 #: A Gram matrix does d products for each number it reads, and wants blocks this many times larger.
 GRAM_FACTOR = 8
 
@@ -33,19 +32,12 @@ def block_rows(columns: int, itemsize: int, factor: int = 1) -> int:
 
 def as_float(data: Any) -> Any:
     """float32 and float64 data as it is, anything else as float64."""
-    if str(data.dtype).rsplit(".", 1)[-1] in ("float32", "float64"):
-        return data
-    if sp.issparse(data):
-        return data.astype(np.float64)
-    xp = array_namespace(data)
-    return xp.astype(data, xp.float64)
+    known = str(data.dtype).rsplit(".", 1)[-1] in ("float32", "float64")
+    return data if known else cast(data, "float64")
 
 
 def compressed(data: Any) -> Any:
-    """Sparse data of other formats as CSR: only CSR and CSC have fast products and row slices.
-
-    Memory that is held beyond the last entry is left out: sums over ``data`` would count it.
-    """
+    """Sparse data as CSR or CSC, which have fast products, without memory beyond the last entry."""
     if not sp.issparse(data):
         return data
     if data.format not in ("csr", "csc"):
@@ -70,7 +62,7 @@ def as_float64(block: Any) -> Any:
 
 
 def sum_up(parts: Iterable[Any]) -> Any:
-    """The sum of the parts, from the first on; of tuples entry by entry."""
+    """The sum of the parts in their order; tuples are summed entry by entry."""
     return reduce(_plus, parts)
 
 
@@ -81,26 +73,12 @@ def _plus(a: Any, b: Any) -> Any:
 
 
 def stack(parts: list[Any], axis: int = 0) -> Any:
-    """The parts behind each other; one alone as it is."""
+    """Concatenate the parts; a single part is returned as it is."""
     return parts[0] if len(parts) == 1 else array_namespace(*parts).concat(parts, axis=axis)
 
 
-def check_sound(found: Any, block: Any) -> None:
-    """Refuse what was found of a block, where NaN is in it that X had not when it was first read."""
-    parts = found if isinstance(found, tuple) else (found,)
-    numbers = [part for part in parts if isinstance(part, np.ndarray)]
-    with np.errstate(over="ignore", invalid="ignore"):
-        if all(np.isfinite(np.sum(part)) for part in numbers):
-            return
-    if not np.isfinite(block.data if sp.issparse(block) else block).all():
-        raise ValueError(
-            "X contains NaN or infinity, which it did not when the fit began; let nothing write to "
-            "it, and fit again"
-        )
-
-
 def take(block: Any, chosen: np.ndarray, axis: int = 0) -> Any:
-    """Some rows (or columns) of a block of any kind."""
+    """Return the chosen rows (or columns) of a block of any kind."""
     if sp.issparse(block) or is_numpy_array(block):
         return block[chosen] if axis == 0 else block[:, chosen]
     xp = array_namespace(block)
@@ -108,9 +86,9 @@ def take(block: Any, chosen: np.ndarray, axis: int = 0) -> Any:
 
 
 def threads() -> int:
-    """How many threads products may use: OMP_NUM_THREADS where it is set, as in BLAS."""
-    wish = os.environ.get("OMP_NUM_THREADS", "")
-    return int(wish) if wish.isdigit() and int(wish) > 0 else os.cpu_count() or 1
+    """How many threads products may use: OMP_NUM_THREADS if it is set, as in BLAS."""
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    return int(given) if given.isdigit() and int(given) > 0 else os.cpu_count() or 1
 
 
 #: Up to so many columns, and from so many products on, each thread sums a Gram matrix of its own
@@ -128,10 +106,10 @@ _LIMITED = Lock()
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """While threads of our own multiply, BLAS must not start more.
+    """Keep BLAS from starting threads while threads of our own multiply.
 
-    Of fits that overlap, the first limits BLAS and undoes that. Another one would find the limit, and
-    restore that for good where it ends last.
+    Only the first of several concurrent fits changes the limit; a second would save the limited
+    value and restore it permanently.
     """
     if not _LIMITED.acquire(blocking=False):
         yield
@@ -148,7 +126,7 @@ THREADED = 2**18
 
 
 def row_parts(data: Any) -> list[tuple[slice, Any]]:
-    """CSR rows in as many parts, of about equally many entries, as there are threads: views."""
+    """Views of CSR rows, one for each thread, with about equally many entries."""
     N = data.shape[0]
     count = threads() if data.format == "csr" and data.nnz >= THREADED else 1
     if count == 1:
@@ -168,7 +146,7 @@ def row_parts(data: Any) -> list[tuple[slice, Any]]:
 
 
 def dense(S: Any) -> Any:
-    """A small product as a dense array."""
+    """Return a block or a small product as a dense array."""
     return S.toarray() if sp.issparse(S) else S
 
 
@@ -193,14 +171,14 @@ def row_norms(block: Any) -> Array:
     xp = array_namespace(size)
     info = xp.finfo(size.dtype)
     low, high = (info.smallest_normal / info.eps) ** 0.5, info.max**0.5 / 2
-    odd = (size < low) | (size > high)
-    if not bool(xp.any(odd)):
+    extreme = (size < low) | (size > high)
+    if not bool(xp.any(extreme)):
         return size
     if sp.issparse(block):
         largest = abs(block).max(axis=1).toarray().ravel()
     else:
         largest = xp.max(xp.abs(block), axis=1)
-    usable = odd & (largest > 0)
+    usable = extreme & (largest > 0)
     # A subnormal number has no finite inverse.
     scale = xp.where(usable, xp.clip(largest, info.smallest_normal, None), xp.ones_like(largest))
     scaled = scale_rows(block, 1 / scale)
@@ -221,7 +199,7 @@ def moments(block: Any, weights: Array | None, exact: bool) -> tuple[Array, floa
         w = xp.ones(wide.shape[0], dtype=wide.dtype, device=device(wide))
     else:
         w = xp.astype(weights, wide.dtype, copy=False)
-    with np.errstate(over="ignore", invalid="ignore"):  # whoever asked sees an infinite energy
+    with np.errstate(over="ignore", invalid="ignore"):  # the caller sees an infinite energy
         if weights is None:
             total = sum(float(xp.sum(_row_squares(part))) for part in _merged(wide))
         else:
@@ -242,7 +220,7 @@ def energy(block: Any) -> float:
 
 
 def _merged(A: Array) -> list[Array]:
-    """A with short rows joined to rows of about 4096 entries, and what is left over: views."""
+    """Views of A: short rows joined to rows of about 4096 entries, and the remaining rows."""
     N, d = A.shape
     count = 4096 // d
     if count < 2 or count > N or not (is_numpy_array(A) and A.flags.c_contiguous):
@@ -252,7 +230,7 @@ def _merged(A: Array) -> list[Array]:
 
 
 def _row_squares(A: Array) -> Array:
-    """``||A_i||^2``, in A's precision over 4096 terms, as longer sums lose digits, then in float64."""
+    """``||A_i||^2``: in A's precision over 4096 terms, since longer sums lose digits, then float64."""
     xp = array_namespace(A)
     cuts = [*range(0, A.shape[1], 4096), A.shape[1]]
     pieces = (A[:, start:stop] for start, stop in itertools.pairwise(cuts))
@@ -264,7 +242,7 @@ def _sparse_moments(block: Any, weights: Array | None) -> tuple[Array, float]:
         block = block.copy()
         block.sum_duplicates()
     data = np.asarray(block.data, dtype=np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):  # whoever asked sees an infinite energy
+    with np.errstate(over="ignore", invalid="ignore"):  # the caller sees an infinite energy
         if weights is None:
             return np.asarray(block.sum(axis=0, dtype=np.float64)).ravel(), float(data @ data)
         entry_weights = (
@@ -280,7 +258,7 @@ def float_type(dtype: Any) -> np.dtype:
     dtype = np.dtype(dtype)
     if dtype.kind not in "biuf":
         raise ValueError(
-            f"the data has dtype {dtype}; real numbers are needed: convert it, or leave out what "
-            "is no number"
+            f"the data has dtype {dtype}; real numbers are needed: convert it, or drop the columns "
+            "that hold no numbers"
         )
     return np.dtype(dtype.name if dtype.name in ("float32", "float64") else "float64")

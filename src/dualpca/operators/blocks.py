@@ -1,4 +1,4 @@
-"""A sequence of row blocks, in memory or not, read once per pass."""
+"""Sequences of row blocks, in memory or in files."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ READING = 1e9
 class Blocks(RowBlocked):
     """A sequence of row blocks, each read once per pass; nothing is copied or written.
 
-    What lies in a file, or is computed by a function, is read in a thread while the products with
-    the block before are computed. It must not change meanwhile: other shapes and NaN are errors,
-    other numbers go unnoticed, and a mapped file that is shortened while a block of it is multiplied
-    ends the process.
+    A thread reads the next block of a file or a function while products with the one before are
+    computed. The data must not change meanwhile: other shapes and NaN are errors, other numbers go
+    unnoticed, and shortening a mapped file while a block of it is multiplied ends the process.
 
     Parameters
     ----------
@@ -36,9 +35,9 @@ class Blocks(RowBlocked):
     dtype : data type, optional
         float32 or float64; the widest among the blocks where it is not given.
     block_bytes : int, default 32 MiB
-        How much is read at a time. Memory stays below about three times this: what is being read,
-        what is computed on, and what was. A record batch, a few row groups of Parquet, a compressed
-        chunk and the block that a function returns come on top, as they are only had whole.
+        How much is read at a time. Memory stays below about three times this, besides a record
+        batch, a few row groups of Parquet, a compressed chunk, or the block that a function returns,
+        which can only be read whole.
 
     Examples
     --------
@@ -62,8 +61,8 @@ class Blocks(RowBlocked):
     ) -> None:
         if not hasattr(blocks, "__len__"):
             raise TypeError(
-                f"blocks is a {type(blocks).__name__}, which can be read once; give a sequence, of "
-                "functions say that make the blocks"
+                f"blocks is a {type(blocks).__name__}, which can be read once; give a sequence, such "
+                "as functions that make the blocks"
             )
         if len(blocks) == 0:
             raise ValueError("blocks is empty; give at least one row block")
@@ -117,7 +116,7 @@ class Blocks(RowBlocked):
                 start += part.shape[0]
 
     def _unchanged(self) -> Iterator[Any]:
-        """The blocks of all sources, which have the rows and columns that they had at first."""
+        """The blocks of all sources, checked to have the rows and columns that they had at first."""
         for source in self._sources:
             rows, (expected, columns) = 0, source.shape
             for block in source.read(self._block_bytes):
@@ -141,8 +140,8 @@ class Blocks(RowBlocked):
     def take(self, rows: Any) -> Any:
         """The rows with these sorted indices, as one array or CSR matrix.
 
-        Read are these rows of arrays and memory maps, the chunks that hold them of zarr and HDF5,
-        and all rows up to the last of them of Arrow and Parquet.
+        Only these rows of arrays and memory maps are read, only their chunks of zarr and HDF5, and
+        all rows up to the last of them of Arrow and Parquet.
         """
         rows = np.asarray(rows, dtype=np.int64)
         N = self.shape[0]
@@ -151,22 +150,22 @@ class Blocks(RowBlocked):
                 f"rows={rows} are not sorted indices from 0 to {N - 1}; give np.sort(rows)"
             )
         cuts = np.searchsorted(rows, self._offsets)
-        found = [
+        parts = [
             self._taken(source, rows[start:stop] - offset)
             for source, offset, start, stop in zip(
                 self._sources, self._offsets[:-1], cuts[:-1], cuts[1:], strict=True
             )
             if stop > start
         ]
-        if len(found) == 1:
-            return found[0]
-        return sp.vstack(found, format="csr") if sp.issparse(found[0]) else np.concatenate(found)
+        if len(parts) == 1:
+            return parts[0]
+        return sp.vstack(parts, format="csr") if sp.issparse(parts[0]) else np.concatenate(parts)
 
     def _taken(self, source: Source, rows: np.ndarray) -> Any:
-        found = source.take(rows)
-        if found.shape != (len(rows), source.shape[1]):
-            raise changed(f"{found.shape[0]} of {len(rows)} rows", source.shape)
-        return found.astype(self.dtype, copy=False)
+        taken = source.take(rows)
+        if taken.shape != (len(rows), source.shape[1]):
+            raise changed(f"{taken.shape[0]} of {len(rows)} rows", source.shape)
+        return taken.astype(self.dtype, copy=False)
 
 
 def _sources(

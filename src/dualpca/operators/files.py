@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import itertools
+import math
+import mmap
+import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.lib.array_utils import byte_bounds
 
 from .block_ops import compressed, float_type
-from .grid import gaps, rows_of
-from .maps import extent, map_of, touch
-from .pandas_index import index_of
 from .readable import check_readable
 
 #: Bytes of a block where nothing else is said.
@@ -26,17 +29,21 @@ BLOCK = 32 * 2**20
 #: Rows that are sought one by one in a file without chunks are read in pieces of this size.
 _PIECE = 2**18
 
+#: Chunks of more than LARGE bytes are read one by one, where zarr would unpack ten at a time. Of
+#: smaller ones at most MANY are read at a time, since zarr takes memory for each.
+LARGE, MANY = 2**24, 2**14
+
 
 class Source(ABC):
     """Rows that are read in order, in blocks, or taken by their indices. Nothing is ever written.
 
-    ``shape`` and ``dtype`` are those of the matrix: float32 or float64. Blocks may come in the type
-    the data is stored in. ``names`` are those of the columns, where they have any.
+    ``shape`` and ``dtype`` (float32 or float64) are those of the matrix; blocks may come in the type
+    that is stored. ``names`` are those of the columns, if they have any.
     """
 
     names: list[str] | None = None
     sparse: bool = False
-    #: whether reading waits for something, so that it should run ahead of the computing
+    #: whether reading waits for a file or a function, so that it should run ahead of the products
     slow: bool = True
     #: whether it warns of chunks that were never written
     tells: bool = True
@@ -59,25 +66,52 @@ class Source(ABC):
         """The rows with these sorted indices, as one array or CSR matrix."""
 
     def advise(self, block_bytes: int) -> None:  # noqa: B027 (most have nothing to say)
-        """Warns where blocks of that size are slow to read, or parts of the data are not there."""
+        """Warn if blocks of that size are slow to read, or parts of the data are missing."""
 
     def _rows(self, block_bytes: int) -> int:
         return max(1, block_bytes // self._row_bytes)
 
 
 def changed(found: Any, expected: Any) -> OSError:
-    """What to say of data that is not what it was when it was opened."""
+    """The error for data that is not what it was when it was opened."""
     return OSError(
         f"the data changed while it was read: there are {found} where there were {expected}; let "
         "nothing write to it, open it anew and fit again"
     )
 
 
+def map_of(data: Any) -> tuple[mmap.mmap | None, int]:
+    """The memory map that an array lies in, and where in its file the map begins, if known."""
+    offset = 0
+    while isinstance(data, (np.ndarray, memoryview)):
+        offset = getattr(data, "offset", 0) or offset  # of numpy.memmap
+        data = data.base if isinstance(data, np.ndarray) else data.obj
+    whole = offset - offset % mmap.ALLOCATIONGRANULARITY
+    return (data, whole) if isinstance(data, mmap.mmap) else (None, 0)
+
+
+def extent(data: Any) -> tuple[mmap.mmap | None, int]:
+    """The memory map of an array, and the bytes that its file must have; 0 without a file."""
+    memory, first = map_of(data)
+    if memory is not None and data.size:
+        with suppress(OSError, ValueError):
+            memory.size()
+            start = np.frombuffer(memory, np.uint8).ctypes.data
+            return memory, first + byte_bounds(data)[1] - start
+    return memory, 0
+
+
+def touch(block: np.ndarray) -> None:
+    """Bring the pages of a mapped block into memory by copying a number of each."""
+    steps = (max(1, mmap.PAGESIZE // max(1, abs(stride))) for stride in block.strides)
+    block[tuple(slice(None, None, step) for step in steps)].copy()
+
+
 class ArraySource(Source):
     """A numpy array or scipy.sparse matrix, one block; or a memory map. All blocks are views.
 
-    A file that was shortened under a map would end the process (SIGBUS), so that its size is looked
-    at before each block. What shortens it while a block is multiplied still ends the process.
+    A file that was shortened under a map would end the process (SIGBUS), so that its size is checked
+    before each block. Shortening it while a block is multiplied still ends the process.
     """
 
     def __init__(self, data: Any) -> None:
@@ -96,17 +130,83 @@ class ArraySource(Source):
 
     def read(self, block_bytes: int) -> Iterator[Any]:
         step = self._rows(block_bytes)
-        for start in range(0, self.shape[0], step) if self.slow else ():
+        if not self.slow:
+            yield self._data
+            return
+        for start in range(0, self.shape[0], step):
             block = self._data[start : start + step]
             self._check_size()
             touch(block)
             yield block
-        if not self.slow:
-            yield self._data
 
     def take(self, rows: np.ndarray) -> Any:
         self._check_size()
         return self._data[rows].tocsr() if self.sparse else self._data[rows]
+
+
+def rows_of(data: Any, start: int, stop: int) -> Any:
+    """Rows of a chunked array of one dimension or two; few chunks are in memory at a time."""
+    shape, chunks = tuple(data.shape), data.chunks
+    if not chunks or len(shape) > 2:
+        return data[start:stop]
+    (height, *widths), (_, *columns) = chunks, shape
+    across = math.prod(-(-n // w) for n, w in zip(columns, widths, strict=True))
+    single = math.prod(chunks) * data.dtype.itemsize > LARGE
+    tall = height if single else height * max(1, MANY // max(1, across))
+    first = start - start % height
+    if not single and stop - first <= tall and across <= MANY:
+        return data[start:stop]
+    out = np.empty((stop - start, *columns), dtype=data.dtype)
+    wide = [w if single else w * MANY for w in widths]
+    for top in range(first, stop, tall):
+        low, high = max(top, start), min(top + tall, stop)
+        for left in itertools.product(*map(range, itertools.repeat(0), columns, wide)):
+            part = tuple(slice(a, a + w) for a, w in zip(left, wide, strict=True))
+            place = (slice(low - start, high - start), *part)
+            block = data[(slice(low, high), *part)]
+            if block.shape != out[place].shape:  # it was shortened meanwhile
+                return data[start:stop]
+            out[place] = block
+    return out
+
+
+def unwritten(data: Any) -> tuple[int, int]:
+    """The number of chunks (zarr: shards, if any) that were never written, and of all chunks.
+
+    For a zarr that is not in a folder, none is known to be missing.
+    """
+    chunks = getattr(data, "shards", None) or data.chunks
+    if not chunks or 0 in data.shape:
+        return 0, 0
+    grid = [-(-n // size) for n, size in zip(data.shape, chunks, strict=True)]
+    total = math.prod(grid)
+    if hasattr(data, "id"):
+        return total - data.id.get_num_chunks(), total
+    root = getattr(getattr(data, "store", None), "root", None)
+    if not isinstance(root, Path):
+        return 0, total
+    folder = root / data.path
+    written = {
+        os.path.relpath(os.path.join(place, name), folder).replace(os.sep, "/")
+        for place, _, names in os.walk(folder)
+        for name in names
+    }
+    keys = map(data.metadata.encode_chunk_key, itertools.product(*map(range, grid)))
+    return total - sum(key in written for key in keys), total
+
+
+def gaps(data: Any) -> str | None:
+    """A sentence about chunks that were never written; None if all were."""
+    missing, total = unwritten(data)
+    if not missing:
+        return None
+    fill = data.fillvalue if hasattr(data, "id") else data.fill_value
+    read = 0 if fill is None else fill
+    return (
+        f"{missing:,} of {total:,} chunks are not in the file and are read as {read}: "
+        "chunks that hold nothing else may be left out, but lost ones look the same; write them again "
+        "if there should be other numbers"
+    )
 
 
 class ChunkedSource(Source):
@@ -150,116 +250,6 @@ class ChunkedSource(Source):
         return out
 
 
-def _count(data: Any) -> int:
-    """The rows of an IPC file or a data set; older releases of pyarrow do not count those of a file."""
-    if hasattr(data, "count_rows"):
-        return data.count_rows()
-    return sum(data.get_batch(i).num_rows for i in range(data.num_record_batches))
-
-
-class ArrowSource(Source):
-    """Columns of Arrow or Parquet, streamed by record batches; nulls become NaN.
-
-    The index of a pandas data frame is left out, as that of one in memory is. A record batch, of
-    Parquet a few row groups, is in memory as a whole besides the blocks.
-    """
-
-    def __init__(self, data: Any) -> None:
-        schema = getattr(data, "schema_arrow", None) or data.schema
-        index = index_of(schema)[0]
-        self._columns = [j for j, name in enumerate(schema.names) if name not in index]
-        self.names = [schema.names[j] for j in self._columns]
-        kinds = [_arrow_type(schema.names[j], schema.field(j).type) for j in self._columns]
-        dtype = np.result_type(*kinds) if kinds else np.dtype("float64")
-        if hasattr(data, "read_row_group"):
-            rows = data.metadata.num_rows
-        else:
-            rows = data.num_rows if hasattr(data, "num_rows") else _count(data)
-        super().__init__((rows, len(kinds)), dtype)
-        self._data = data
-
-    def _batches(self, step: int) -> Iterator[Any]:
-        return (batch.select(self._columns) for batch in self._whole_batches(step))
-
-    def _whole_batches(self, step: int) -> Iterator[Any]:
-        data = self._data
-        if hasattr(data, "num_record_batches"):  # an IPC file
-            return (data.get_batch(i) for i in range(data.num_record_batches))
-        if hasattr(data, "read_row_group"):  # a Parquet file
-            groups = (data.read_row_group(i) for i in range(data.num_row_groups))
-            return (batch for group in groups for batch in group.to_batches())
-        if hasattr(data, "scanner"):  # a data set
-            options: dict[str, Any] = {"batch_readahead": 1, "fragment_readahead": 1}
-            if type(getattr(data, "format", None)).__name__ == "ParquetFileFormat":
-                from pyarrow.dataset import ParquetFragmentScanOptions
-
-                # Buffers read before their time are kept to the end: in the end all of the file.
-                options["fragment_scan_options"] = ParquetFragmentScanOptions(pre_buffer=False)
-            return data.to_batches(batch_size=step, **options)
-        return iter(data.to_batches() if hasattr(data, "to_batches") else [data])
-
-    def read(self, block_bytes: int) -> Iterator[Any]:
-        (left, d), step = self.shape, self._rows(block_bytes)
-        block, filled = _by_columns(min(step, left), d, self.dtype), 0
-        for batch in self._batches(step):
-            start = 0
-            while start < batch.num_rows:
-                if len(block) == 0:
-                    raise changed(f"more than {self.shape[0]} rows", self.shape[0])
-                part = batch.slice(start, len(block) - filled)
-                _fill(block[filled : filled + part.num_rows], part)
-                start, filled = start + part.num_rows, filled + part.num_rows
-                if filled == len(block):
-                    yield block
-                    left -= filled
-                    block, filled = _by_columns(min(step, left), d, self.dtype), 0
-
-    def take(self, rows: np.ndarray) -> Any:
-        import pyarrow as pa
-
-        out = _by_columns(len(rows), self.shape[1], self.dtype)
-        start = done = 0
-        for batch in self._batches(self._rows(BLOCK)):
-            stop = start + batch.num_rows
-            end = int(np.searchsorted(rows, stop))
-            if end > done:
-                _fill(out[done:end], batch.take(pa.array(rows[done:end] - start)))
-            start, done = stop, end
-            if done == len(rows):
-                break
-        if done < len(rows):
-            raise changed(f"{start} rows", self.shape[0])
-        return out
-
-
-def _arrow_type(name: str, kind: Any) -> np.dtype:
-    from pyarrow import types
-
-    if types.is_float32(kind):
-        return np.dtype("float32")
-    number = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
-    if not any(is_kind(kind) for is_kind in number):
-        raise ValueError(
-            f"column {name!r} has type {kind}, not numbers; leave it out: select([...]) of a table, "
-            "replace_schema(...) of a data set, or encode it as numbers"
-        )
-    return np.dtype("float64")
-
-
-def _by_columns(rows: int, columns: int, dtype: Any) -> np.ndarray:
-    return np.empty((rows, columns), dtype=dtype, order="F")
-
-
-def _fill(block: np.ndarray, batch: Any) -> None:
-    import pyarrow as pa
-
-    for j, column in enumerate(batch.columns):
-        if not pa.types.is_floating(column.type):
-            # Unsafe as in numpy: integers beyond 2^53 are rounded.
-            column = column.cast(pa.float64(), safe=False)
-        block[:, j] = column.to_numpy(zero_copy_only=False)
-
-
 class FunctionSource(Source):
     """A function without arguments that returns a block of one of the other kinds."""
 
@@ -301,18 +291,23 @@ _ARROW = {
 
 
 def _is(data: Any, names: set[tuple[str, str]]) -> bool:
-    """Whether data is of one of these classes, none of which is imported for that."""
+    """Whether data is of one of these classes, none of which is imported here."""
     classes = type(data).__mro__
     return any((kind.__module__.split(".")[0], kind.__name__) in names for kind in classes)
 
 
 def out_of_core(data: Any) -> bool:
-    """Whether data lies in a file, or in columns, and must not be loaded whole."""
+    """Whether data lies in a file or in columns, so that it must not be loaded whole."""
     return map_of(data)[0] is not None or _is(data, _CHUNKED | _ARROW)
 
 
+def is_streamed(X: Any) -> bool:
+    """Whether X is not in the memory of this process: a file, or a dask collection."""
+    return hasattr(X, "__dask_graph__") or out_of_core(X)
+
+
 def as_source(data: Any) -> Source | None:
-    """The source of some data; None where it is of no kind that has one."""
+    """The source of the data; None if it is of no kind that has one."""
     if isinstance(data, Source):
         return data
     if isinstance(data, np.ndarray) or sp.issparse(data):
@@ -320,24 +315,26 @@ def as_source(data: Any) -> Source | None:
     if _is(data, _CHUNKED):
         return ChunkedSource(data)
     if _is(data, _ARROW):
+        from .arrow import ArrowSource
+
         return ArrowSource(data)
     return FunctionSource(data) if callable(data) else None
 
 
 def source_of(block: Any) -> Source:
-    """The source of a block, which numpy reads where it is of no other kind."""
+    """The source of a block; numpy reads a block of no other kind."""
     return as_source(block) or ArraySource(np.asarray(block))
 
 
 def ahead(blocks: Iterator[Any]) -> Iterator[Any]:
-    """The same blocks, the next one read in a thread while the caller computes on one."""
+    """The same blocks; a thread reads the next one while the caller computes on the last."""
     end, context = object(), copy_context()  # np.errstate lives in the context
 
-    def following() -> Any:
+    def read() -> Any:
         return context.run(next, blocks, end)
 
     with ThreadPoolExecutor(1, thread_name_prefix="read-ahead") as pool:
-        coming = pool.submit(following)
-        while (block := coming.result()) is not end:
-            coming = pool.submit(following)
+        following = pool.submit(read)
+        while (block := following.result()) is not end:
+            following = pool.submit(read)
             yield block

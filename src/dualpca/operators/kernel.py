@@ -9,16 +9,17 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from ..linalg import Array
-from .base import Operator, RowMap, split
+from .base import Operator
 from .block_ops import block_rows
 from .blocks import Blocks
-from .row_blocks import Matrix
+from .matrix import Matrix
+from .views import View
 
 
 class Representer:
     """``W = Gamma^T A``: a thin factor in feature space, by its coefficients A (Remark 2.1).
 
-    It carries K A once that is known, and every linear map of it finds its own from there, so that an
+    It carries K A once that is known, and linear maps of it derive theirs from that, so that an
     iteration costs one product with K.
     """
 
@@ -32,7 +33,7 @@ class Representer:
 
     @property
     def image(self) -> Array:
-        """``Gamma W = K A``: through the images of the factors W was made from, or one product."""
+        """``Gamma W = K A``, from the images of the factors that W was made from, or by a product."""
         if self._known is None:
             self._known = self._image() if self._image else self.operator.K @ self.coefficients
             self._image = None
@@ -92,16 +93,16 @@ class Kernel(Operator):
 
     Parameters
     ----------
-    K : operator
-        The symmetric N x N kernel matrix as anything with ``@``, ``todense`` and a count of passes:
-        see :meth:`from_matrix`, :meth:`from_function` and :meth:`linear`.
+    K : Operator
+        The symmetric N x N kernel matrix: see :meth:`from_matrix`, :meth:`from_function` and
+        :meth:`linear`.
     diagonal : callable
-        Returns the diagonal of K, asked for only where row norms are.
+        Returns the diagonal of K; it is called only where row norms are needed.
     """
 
     implicit = True
 
-    def __init__(self, K: Any, diagonal: Callable[[], Array]) -> None:
+    def __init__(self, K: Operator, diagonal: Callable[[], Array]) -> None:
         if K.shape[0] != K.shape[1]:
             raise ValueError(f"K has shape {K.shape}; a kernel matrix is square")
         self.K = K
@@ -111,7 +112,7 @@ class Kernel(Operator):
 
     @classmethod
     def from_matrix(cls, K: Any) -> Kernel:
-        """K at hand."""
+        """The kernel operator of a kernel matrix in memory."""
         matrix = Matrix(K)
 
         def diagonal() -> Array:
@@ -159,11 +160,6 @@ class Kernel(Operator):
     def rmatmul(self, H: Array) -> Representer:
         return Representer(self, H)
 
-    def sweep(self, W: Representer, row_map: RowMap | None = None) -> Any:
-        Y = W.image
-        H, sums = split(row_map(Y, slice(0, self.shape[0]))) if row_map else (Y, ())
-        return (Representer(self, H), *sums) if sums else Representer(self, H)
-
     def row_norms(self) -> Array:
         diagonal = self._diagonal()
         xp = array_namespace(diagonal)
@@ -184,41 +180,35 @@ def from_gram(C: Any) -> Operator:
     return Kernel.from_matrix(C).T
 
 
-class _Among:
+class _Symmetric(View):
+    def rmatmul(self, H: Array) -> Array:
+        return self.matmul(H)
+
+
+class _Among(_Symmetric):
     """``K[rows, rows]``, never copied in a product."""
 
-    def __init__(self, K: Any, rows: np.ndarray) -> None:
-        self.K, self.rows = K, rows
-        self.shape = (len(rows), len(rows))
-        self.dtype = K.dtype
-        self.asarray = K.asarray
+    def __init__(self, K: Operator, rows: np.ndarray) -> None:
+        super().__init__(K, (len(rows), len(rows)))
+        self._rows = rows
 
-    @property
-    def passes(self) -> int:
-        return self.K.passes
-
-    def __matmul__(self, H: Array) -> Array:
-        whole = self.K.asarray(np.zeros((self.K.shape[0], H.shape[1])))
-        whole[self.rows] = H
-        return (self.K @ whole)[self.rows]
+    def matmul(self, W: Array) -> Array:
+        whole = self.asarray(np.zeros((self.X.shape[0], W.shape[1])))
+        whole[self._rows] = W
+        return self.X.matmul(whole)[self._rows]
 
     def todense(self) -> Array:
-        return self.K.todense()[self.rows[:, None], self.rows]
+        return self.X.todense()[self._rows[:, None], self._rows]
 
 
-class _Outer:
+class _Outer(_Symmetric):
     """``X X^T``, never formed in a product."""
 
     def __init__(self, X: Operator) -> None:
-        self.X = X
-        self.shape = (X.shape[0], X.shape[0])
-        self.dtype = X.dtype
-        self.asarray = X.asarray
-        self.todense = X.kernel
+        super().__init__(X, (X.shape[0], X.shape[0]))
 
-    @property
-    def passes(self) -> int:
-        return self.X.passes
+    def matmul(self, W: Array) -> Array:
+        return self.X.T.sweep(W)
 
-    def __matmul__(self, H: Array) -> Array:
-        return self.X.T.sweep(H)
+    def todense(self) -> Array:
+        return self.X.kernel()

@@ -1,7 +1,8 @@
-"""What data must be before it is read: no hidden mask, no dates, and no sparse index out of range."""
+"""Refuse data that would be read as other numbers than it holds, or from outside its memory."""
 
 from __future__ import annotations
 
+from copy import copy
 from itertools import chain
 from typing import Any
 
@@ -13,10 +14,10 @@ _TIMES = ("date", "time", "duration", "period")
 
 
 def check_readable(X: Any, name: str = "X") -> None:
-    """Refuse data that would be read as other numbers than it holds, or from outside its memory.
+    """Refuse hidden masks, dates, and sparse indices out of range.
 
     A numpy masked array would lose its mask, and a missing date (NaT) would become -9.2e18. SciPy
-    multiplies by sparse indices without a look at them.
+    multiplies by sparse indices without checking them.
     """
     if sp.issparse(X):
         _check_indices(X, name)
@@ -26,9 +27,8 @@ def check_readable(X: Any, name: str = "X") -> None:
         for row in arrays:
             check_readable(row, name)
         if not arrays:
-            _check_types(
-                chain.from_iterable(r if isinstance(r, (list, tuple)) else [r] for r in X), name
-            )
+            cells = chain.from_iterable(r if isinstance(r, (list, tuple)) else [r] for r in X)
+            _check_objects(cells, name)
         return
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
         raise ValueError(
@@ -37,9 +37,9 @@ def check_readable(X: Any, name: str = "X") -> None:
             f"{name}.filled(numpy.nan) to an imputer such as dualpca.Preprocessor(missing='impute')"
         )
     if isinstance(X, np.ndarray) and X.dtype.kind == "O":
-        _check_types(X.flat, name)
+        _check_objects(X.flat, name)
     for dtype in _types_of(X):
-        if _is_time(dtype):
+        if getattr(dtype, "kind", "") in ("m", "M") or str(dtype).lower().startswith(_TIMES):
             raise _no_numbers(name, dtype)
 
 
@@ -50,11 +50,7 @@ def _types_of(X: Any) -> list[Any]:
     return list(X.dtypes) if hasattr(type(X), "dtypes") else []
 
 
-def _is_time(dtype: Any) -> bool:
-    return getattr(dtype, "kind", "") in ("m", "M") or str(dtype).lower().startswith(_TIMES)
-
-
-def _check_types(cells: Any, name: str) -> None:
+def _check_objects(cells: Any, name: str) -> None:
     """Refuse dates among Python objects."""
     for kind in set(map(type, cells)) & {np.datetime64, np.timedelta64}:
         raise _no_numbers(name, kind.__name__)
@@ -69,35 +65,16 @@ def _no_numbers(name: str, dtype: Any) -> ValueError:
 
 
 def _check_indices(X: Any, name: str) -> None:
-    """Refuse a sparse matrix whose indices point outside it: one look at each of them."""
-    if X.ndim != 2 or X.format not in ("csr", "csc", "bsr", "coo"):
-        return
-    rows, columns = X.shape
-    if X.format == "coo":
-        _check_range(X.coords[0], rows, "row", X, name)
-        _check_range(X.coords[1], columns, "column", X, name)
-        return
-    if X.format == "bsr":
-        rows, columns = rows // X.blocksize[0], columns // X.blocksize[1]
-    by_column = X.format == "csc"
-    major, minor = (columns, rows) if by_column else (rows, columns)
-    ends, stored = X.indptr, min(X.indices.shape[0], X.data.shape[0])
-    ordered = ends.shape == (major + 1,) and ends[0] == 0 and bool((ends[1:] >= ends[:-1]).all())
-    if not (ordered and ends[-1] <= stored):
-        raise _out_of_range(
-            f"indptr does not rise from 0 to at most {stored}, the entries that are stored", X, name
-        )
-    _check_range(X.indices[: ends[-1]], minor, "row" if by_column else "column", X, name)
-
-
-def _check_range(indices: np.ndarray, size: int, what: str, X: Any, name: str) -> None:
-    if indices.shape[0] and not (indices.min() >= 0 and indices.max() < size):
-        odd = indices.min() if indices.min() < 0 else indices.max()
-        raise _out_of_range(f"a {what} has the index {odd}, outside 0 to {size - 1}", X, name)
-
-
-def _out_of_range(what: str, X: Any, name: str) -> ValueError:
-    return ValueError(
-        f"{name} is a sparse matrix ({X.format}) of shape {X.shape} with broken indices: {what}; "
-        "build it anew, as with scipy.sparse.coo_array((values, (rows, columns)), shape=shape)"
-    )
+    """Refuse a sparse matrix whose indices point outside it, after one look at each of them."""
+    try:
+        if X.ndim == 2 and X.format in ("csr", "csc", "bsr"):
+            copy(X).check_format(full_check=True)  # which may replace arrays of what it checks
+        elif X.ndim == 2 and X.format == "coo" and X.nnz:
+            for axis, indices in enumerate(X.coords):
+                if indices.min() < 0 or indices.max() >= X.shape[axis]:
+                    raise ValueError(f"an index of axis {axis} is outside 0 to {X.shape[axis] - 1}")
+    except ValueError as error:
+        raise ValueError(
+            f"{name} is a sparse matrix ({X.format}) of shape {X.shape} with broken indices: {error}; "
+            "build it anew, as with scipy.sparse.coo_array((values, (rows, columns)), shape=shape)"
+        ) from error

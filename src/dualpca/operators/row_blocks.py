@@ -1,50 +1,44 @@
-"""Data in rows: dense arrays, scipy.sparse matrices, and sequences of row blocks."""
+"""Operators that are read as row blocks."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array
+from array_api_compat import array_namespace
 
-from .._memory import ensure
-from ..linalg import Array
+from ..linalg import Array, to_numpy
 from ..progress import reading
-from .base import Operator, RowMap, Transposed, split
+from .base import Operator, SweepMap, split
 from .block_ops import (
     GRAM_FACTOR,
-    THREADED,
-    THREADED_COLUMNS,
-    THREADED_PRODUCTS,
-    as_float,
     as_float64,
-    block_rows,
     cast,
-    check_sound,
-    compressed,
     dense,
     energy,
     moments,
-    one_blas_thread,
     row_norms,
-    row_parts,
     scale_rows,
     stack,
     sum_up,
     take,
-    threads,
 )
 
-BlockMap = Callable[[slice, Any], Any]
+#: A function of ``rows, block``: the slice that a block is of all rows, and the block.
+BlockFunction = Callable[[slice, Any], Any]
 
 
 class RowBlocked(Operator):
-    """An operator that is read as row blocks, each once per pass."""
+    """An operator that is read as row blocks, each once per pass.
+
+    A subclass calls ``__init__`` with its shape and dtype and defines :meth:`blocks`.
+    """
+
+    #: whether reading all blocks costs one pass, so that the rows may be changed before products
+    explicit_rows: bool = True
 
     def __init__(
         self, shape: tuple[int, int], dtype: Any, counter: list[int] | None = None
@@ -55,52 +49,82 @@ class RowBlocked(Operator):
         self._norms: Array | None = None
         #: column_sums() where they are kept, and whether they are exact
         self._moments: tuple[Array, float, bool] | None = None
+        #: how many entries are stored, where a pass has counted them
+        self._stored: int | None = None
         #: whether a pass has found all entries finite
         self._finite = False
 
     @abstractmethod
     def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
-        """``(rows, block)`` in order, the block dense or sparse and of the operator's dtype."""
+        """``(rows, block)`` in order, the block dense or sparse and of the operator's dtype.
+
+        A ``factor`` above 1 asks for blocks that are so many times larger than the cache.
+        """
 
     @property
     def passes(self) -> int:
         return self._counter[0]
 
+    @property
+    def entries(self) -> int:
+        return super().entries if self._stored is None else self._stored
+
     def read_blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
+        """The blocks, as a pass that is counted and reported."""
         self._counter[0] += 1
         return reading(self.blocks(factor), self.shape[0])
 
-    def _each(self, f: BlockMap, factor: int = 1) -> Iterable[Any]:
+    def _each(self, f: BlockFunction, factor: int = 1) -> Iterable[Any]:
         """``f(rows, block)`` for each block, in order."""
+        return (f(rows, block) for rows, block in self.read_blocks(factor))
 
-        def sound(rows: slice, block: Any) -> Any:
-            found = f(rows, block)
-            if self._finite:
-                check_sound(found, block)
-            return found
+    def sum_blocks(self, f: BlockFunction, factor: int = 1) -> tuple[Any, ...]:
+        """The sums over the blocks of what the tuples ``f(rows, block)`` hold."""
+        return self._checked(sum_up(self._each(f, factor)))
 
-        return (sound(rows, block) for rows, block in self.read_blocks(factor))
+    def map_rows(self, f: BlockFunction, columns: int | None = None) -> Array:
+        """``f(rows, block)`` below each other: a row for each row, of ``columns`` numbers or one."""
+        return self._checked((stack(list(self._each(f))),))[0]
 
-    def sum_blocks(self, f: BlockMap, factor: int = 1) -> tuple[Any, ...]:
-        """The sums of what the tuples ``f(rows, block)`` hold, over the blocks."""
-        return sum_up(self._each(f, factor))
-
-    def map_rows(self, f: BlockMap, columns: int | None = None) -> Array:
-        """``f(rows, block)`` below each other: as many rows as the block, of so many columns or 1-D."""
-        return stack(list(self._each(f)))
+    def _checked(self, results: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Refuse the results of a pass if X now holds NaN, which it did not when it was first read."""
+        numbers = [array for array in results if isinstance(array, np.ndarray)]
+        with np.errstate(over="ignore", invalid="ignore"):
+            if not self._finite or all(np.isfinite(np.sum(array)) for array in numbers):
+                return results
+        for _, block in self.blocks():
+            if not np.isfinite(block.data if sp.issparse(block) else block).all():
+                raise ValueError(
+                    "X contains NaN or infinity, which it did not when the fit began; let nothing "
+                    "write to it, and fit again"
+                )
+        return results
 
     def take(self, rows: np.ndarray) -> Any:
-        """The rows with these sorted indices, as one array or CSR matrix in memory."""
         cuts = (
             (block, *np.searchsorted(rows, [r.start, r.stop]), r.start)
             for r, block in self.read_blocks()
         )
-        found = [take(block, rows[i:j] - first) for block, i, j, first in cuts if i < j]
-        return sp.vstack(found, format="csr") if self.sparse else stack(found)
+        parts = [take(block, rows[i:j] - first) for block, i, j, first in cuts if i < j]
+        return sp.vstack(parts, format="csr") if self.sparse else stack(parts)
 
-    def row_vector(self, values: Any) -> Array:
-        """A number for each row, as an array of the data's kind, dtype and device."""
-        return self.asarray(values)
+    def take_columns(self, features: np.ndarray) -> Operator:
+        from .row_maps import Columns
+
+        return Columns(self, features)
+
+    def select(self, keep: Any, weights: Any = None) -> tuple[RowBlocked, Array | None]:
+        """The rows where ``keep`` is true, and their weights.
+
+        Distributed rows all stay where they are; those that are not kept weigh nothing.
+        """
+        from .row_maps import Selected
+
+        if self.is_distributed:
+            return self, self.row_vector(keep if weights is None else keep * weights)
+        keep = to_numpy(keep)
+        chosen = None if weights is None else self.asarray(to_numpy(weights)[keep])
+        return Selected(self, keep), chosen
 
     def matmul(self, W: Array) -> Array:
         return self.map_rows(lambda rows, block: block @ W, W.shape[1])
@@ -108,7 +132,7 @@ class RowBlocked(Operator):
     def rmatmul(self, H: Array) -> Array:
         return self.sum_blocks(lambda rows, block: (block.T @ H[rows, :],))[0]
 
-    def sweep(self, W: Array, row_map: RowMap | None = None) -> Any:
+    def sweep(self, W: Array, row_map: SweepMap | None = None) -> Any:
         def part(rows: slice, block: Any) -> tuple[Any, ...]:
             Y = block @ W
             H, sums = split(row_map(Y, rows)) if row_map else (Y, ())
@@ -116,9 +140,6 @@ class RowBlocked(Operator):
 
         total = self.sum_blocks(part)
         return total if len(total) > 1 else total[0]
-
-    def rowwise(self, W: Array, f: RowMap) -> Array:
-        return self.map_rows(lambda rows, block: f(block @ W, rows))
 
     def row_norms(self) -> Array:
         norms = self._norms  # another thread may forget them
@@ -131,26 +152,38 @@ class RowBlocked(Operator):
     ) -> tuple[Array, float]:
         """``sum_i w_i x_i`` and ``sum_i w_i ||x_i||^2`` in one pass, w = 1 where None.
 
-        Summed over the blocks in float64; within a block too where ``exact``, else in the data's
-        precision, which leaves an error of about 10 eps. ``keep`` spares those who ask again a pass.
+        Blocks are summed in float64; the rows of a block too where ``exact``, else in the data's
+        precision, which leaves an error of about 10 eps. ``keep`` spares later calls the pass.
         """
-
         known = self._moments
         if weights is None and known is not None and known[2] >= exact:
             return known[:2]
 
-        def part(rows: slice, block: Any) -> tuple[Array, float]:
-            return moments(block, None if weights is None else weights[rows], exact)
+        def part(rows: slice, block: Any) -> tuple[Array, float, int]:
+            stored = block.nnz if sp.issparse(block) else block.shape[0] * block.shape[1]
+            return *moments(block, None if weights is None else weights[rows], exact), stored
 
-        total, energy = self.sum_blocks(part)
+        total, energy, self._stored = self.sum_blocks(part)
         self._finite = self._finite or (weights is None and bool(np.isfinite(energy)))
         if keep:
             self._moments = total, energy, exact
         return total, energy
 
+    def column_squares(self, weights: Array | None = None) -> np.ndarray:
+        def part(rows: slice, block: Any) -> tuple[Array]:
+            block = as_float64(block)
+            square = block.multiply(block) if sp.issparse(block) else block * block
+            if weights is not None:
+                square = scale_rows(square, weights[rows])
+            if sp.issparse(square):
+                return (np.asarray(square.sum(axis=0)).ravel(),)
+            return (array_namespace(square).sum(square, axis=0),)
+
+        return to_numpy(self.sum_blocks(part)[0])
+
     def forget(self) -> None:
-        """Drop what was kept of earlier passes: the data may have changed since."""
-        self._norms = self._moments = None
+        """Drop what was kept of earlier passes, since the data may have changed."""
+        self._norms = self._moments = self._stored = None
         self._finite = False
 
     def energy(self) -> float:
@@ -190,157 +223,5 @@ class RowBlocked(Operator):
         return stack([strip(block) for _, block in self.read_blocks(GRAM_FACTOR)])
 
     def todense(self) -> Array:
-        """X as one dense array."""
-        (N, d), itemsize = self.shape, np.dtype(str(self.dtype).rsplit(".", 1)[-1]).itemsize
-        self._ensure(
-            N * d * itemsize,
-            f"the entries of X, {N:,} x {d:,}, in one dense array",
-            "give fewer rows or columns, or take a solver that reads X by blocks, such as 'krylov'",
-        )
+        self._ensure_dense()
         return stack([dense(block) for _, block in self.read_blocks()])
-
-    def _ensure_square(self, n: int) -> None:
-        """Refuse a Gram matrix and its eigenvectors, in float64, where memory has no room for them."""
-        self._ensure(
-            16 * n * n,
-            f"a Gram matrix of {n:,} x {n:,} and its eigenvectors",
-            "take a solver that needs none, such as 'krylov', or fewer columns or rows",
-        )
-
-    def _ensure(self, nbytes: int, what: str, remedy: str) -> None:
-        ensure(nbytes, what, remedy, self.like)
-
-    def asarray(self, values: Any) -> Array:
-        return np.asarray(values, dtype=self.dtype)
-
-
-class Matrix(RowBlocked):
-    """A dense array (numpy, torch, cupy, any array-API namespace) or a scipy.sparse matrix.
-
-    Sparse data is never densified; CSR rows are multiplied in as many parts as there are threads. A
-    dense numpy array is swept in cache-sized row blocks. All of these are views.
-    """
-
-    def __init__(
-        self, data: Any, counter: list[int] | None = None, transpose: Matrix | None = None
-    ) -> None:
-        if data.ndim != 2:
-            raise ValueError(
-                f"X has {data.ndim} dimension(s); expected a matrix, N rows by d columns"
-            )
-        self.data = as_float(compressed(data))
-        self._transpose = transpose
-        self._parts: list[tuple[slice, Any]] | None = None
-        super().__init__(tuple(data.shape), self.data.dtype, counter)
-
-    @property
-    def sparse(self) -> bool:
-        return sp.issparse(self.data)
-
-    @property
-    def entries(self) -> int:
-        return self.data.nnz if self.sparse else super().entries
-
-    @property
-    def T(self) -> Operator:
-        if self._transpose is None:
-            self._transpose = Matrix(self.data.T, self._counter, self)
-        return self._transpose
-
-    def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
-        N, d = self.shape
-        if self.sparse:
-            if self._parts is None:
-                self._parts = row_parts(self.data)
-            yield from self._parts
-            return
-        step = block_rows(d, self.data.itemsize, factor) if is_numpy_array(self.data) else N
-        if step >= N:
-            yield slice(0, N), self.data
-            return
-        for start in range(0, N, step):
-            rows = slice(start, min(start + step, N))
-            yield rows, self.data[rows]
-
-    def _each(self, f: BlockMap, factor: int = 1) -> Iterable[Any]:
-        if not self.sparse:
-            return super()._each(f, factor)
-        parts = list(self.read_blocks(factor))
-        if len(parts) == 1:
-            return [f(*parts[0])]
-        with ThreadPoolExecutor(len(parts)) as pool:
-            return list(pool.map(lambda part: f(*part), parts))
-
-    def take(self, rows: np.ndarray) -> Any:
-        return take(self.data.tocsr() if self._columns else self.data, rows)
-
-    def blas_limited(self) -> AbstractContextManager[Any]:
-        threaded = self.data.nnz >= THREADED if self.sparse else self._few_columns
-        return one_blas_thread() if threaded else nullcontext()
-
-    @property
-    def _few_columns(self) -> bool:
-        N, d = self.shape
-        few = d <= THREADED_COLUMNS and N * d * d >= THREADED_PRODUCTS
-        return few and not self.sparse and is_numpy_array(self.data)
-
-    def sum_blocks(self, f: BlockMap, factor: int = 1) -> tuple[Any, ...]:
-        count = min(threads(), self.shape[0])
-        if factor == 1 or count == 1 or not self._few_columns:
-            return super().sum_blocks(f, factor)
-        self._counter[0] += 1
-        step = block_rows(self.shape[1], self.data.itemsize, factor)
-
-        def span(start: int, stop: int) -> Any:
-            slices = (slice(i, min(i + step, stop)) for i in range(start, stop, step))
-            return sum_up(f(rows, self.data[rows]) for rows in slices)
-
-        cuts = [i * self.shape[0] // count for i in range(count + 1)]
-        with one_blas_thread(), ThreadPoolExecutor(count) as pool:
-            return sum_up(pool.map(span, cuts[:-1], cuts[1:]))
-
-    @property
-    def _columns(self) -> bool:
-        """Whether the data is stored by columns, so that its threads work on the transpose."""
-        return self.sparse and self.data.format == "csc"
-
-    def matmul(self, W: Array) -> Array:
-        if self.sparse:
-            return self.T.rmatmul(W) if self._columns else super().matmul(W)
-        self._counter[0] += 1
-        return self.data @ W
-
-    def rmatmul(self, H: Array) -> Array:
-        if self.sparse:
-            return self.T.matmul(H) if self._columns else super().rmatmul(H)
-        self._counter[0] += 1
-        return self.data.T @ H
-
-    def sweep(self, W: Array, row_map: RowMap | None = None) -> Any:
-        if not self._columns:
-            return super().sweep(W, row_map)
-        total = Transposed(self.T).sweep(W, row_map)
-        self._counter[0] -= 1  # the two products are one sweep
-        return total
-
-    def kernel(self, *, single: bool = False) -> Array:
-        return self.T.gram(single=single)
-
-    def float32_copy(self, scale: float, center: Array | None = None) -> Operator | None:
-        if self.sparse:  # its products are bound by the indices, not by the numbers
-            return None
-        xp = array_namespace(self.data)
-        copy = xp.empty(self.shape, dtype=xp.float32, device=device(self.data))
-        self._counter[0] += 1
-        for rows, block in self.blocks():  # only a block at a time exists in float64 twice
-            block = block if center is None else block - center.T
-            copy[rows, :] = xp.astype(block * scale, xp.float32)
-        return Matrix(copy, self._counter)
-
-    def asarray(self, values: Any) -> Array:
-        if self.sparse:
-            return np.asarray(values, dtype=self.dtype)
-        # An array stays in its namespace: numpy cannot read one on a GPU.
-        values = values if is_array_api_obj(values) else np.asarray(values)
-        xp = array_namespace(self.data)
-        return xp.asarray(values, dtype=self.dtype, device=device(self.data))

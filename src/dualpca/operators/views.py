@@ -1,120 +1,155 @@
-"""Views of an operator: centred rows, weighted rows."""
+"""Views of an operator: the same, transposed, with some of its columns, with weighted rows."""
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
-from ..linalg import Array, cross, gram, namespace
-from ..linalg import total as sum_of
-from .base import Operator, RowMap, View, split
-from .block_ops import as_float64
-from .row_blocks import Matrix, RowBlocked
+from ..linalg import Array, namespace, to_numpy
+from .base import Operator, SweepMap, check_length, split
+from .block_ops import scale_rows, take
 
 
-class Centered(View):
-    """``X - 1 c^T``: a rank-one correction, so sparse data stays sparse and a kernel stays a kernel.
-
-    Parameters
-    ----------
-    X : Operator
-    center : thin factor with one column
-        c, in the space of the rows: a ``d x 1`` array, or an implicit one for a kernel.
-    total : thin factor with one column, optional
-        ``X^T 1`` where it is known (N c for the mean); else :meth:`gram` takes a pass to find it.
-    energy : float, optional
-        ``||X - 1 c^T||_F^2`` where it is known.
-    before : thin factor with one column, optional
-        What the rows of X have lost already; ``center`` is the sum of both.
-    """
+class View(Operator):
+    """What every wrapper of an operator passes on to the one below it."""
 
     def __init__(
-        self,
-        X: Operator,
-        center: Array,
-        total: Array | None = None,
-        energy: float | None = None,
-        before: Array | None = None,
+        self, X: Operator, shape: tuple[int, int] | None = None, dtype: Any = None
     ) -> None:
-        super().__init__(X)
-        self.center = center if before is None else center + before
-        self._c = center
-        self._total = total
-        self._energy = energy
+        self.X = X
+        self.shape = X.shape if shape is None else shape
+        self.dtype = X.dtype if dtype is None else dtype
+        self.implicit = X.implicit
+
+    @property
+    def sparse(self) -> bool:
+        return self.X.sparse
+
+    @property
+    def is_distributed(self) -> bool:
+        return self.X.is_distributed
+
+    @property
+    def read_seconds(self) -> float:
+        return self.X.read_seconds
+
+    @property
+    def entries(self) -> int:
+        (N, d), (rows, columns) = self.X.shape, self.shape
+        return self.X.entries * rows * columns // max(1, N * d)
 
     @property
     def removed_energy(self) -> float:
-        return self.shape[0] * float(gram(self._c)[0, 0])
+        return self.X.removed_energy
 
-    def energy(self) -> float:
-        return super().energy() if self._energy is None else self._energy
+    @property
+    def passes(self) -> int:
+        return self.X.passes
+
+    def blas_limited(self) -> AbstractContextManager[Any]:
+        return self.X.blas_limited()
+
+    def asarray(self, values: Any) -> Array:
+        return self.X.asarray(values)
+
+    def row_vector(self, values: Any, name: str = "the vector") -> Array:
+        if self.shape[0] == self.X.shape[0]:
+            return self.X.row_vector(values, name)
+        return super().row_vector(values, name)
+
+    def gather(self, Y: Array) -> Array:
+        return self.X.gather(Y)
+
+    def persist_rows(self, *arrays: Array) -> tuple[Array, ...]:
+        return self.X.persist_rows(*arrays)
+
+
+class Same(View):
+    """X, of which a subclass changes some products."""
 
     def matmul(self, W: Array) -> Array:
-        return self.X.matmul(W) - cross(self._c, W)
+        return self.X.matmul(W)
 
     def rmatmul(self, H: Array) -> Array:
-        total = self.gather(namespace(H).sum(H, axis=0, keepdims=True))
-        return self.X.rmatmul(H) - self._c @ total
+        return self.X.rmatmul(H)
 
-    def sweep(self, W: Array, row_map: RowMap | None = None) -> Any:
-        shift = cross(self._c, W)
+    def sweep(self, W: Array, row_map: SweepMap | None = None) -> Any:
+        return self.X.sweep(W, row_map)
 
-        def centred(Y: Array, rows: slice) -> tuple[Any, ...]:
-            H, sums = split(row_map(Y - shift, rows)) if row_map else (Y - shift, ())
-            return (H, *sums, namespace(H).sum(H, axis=0, keepdims=True))
+    def take(self, rows: np.ndarray) -> Any:
+        return self.X.take(rows)
 
-        Z, *sums, total = self.X.sweep(W, centred)
-        Z = Z - self._c @ total
-        return (Z, *sums) if sums else Z
-
-    def rowwise(self, W: Array, f: RowMap) -> Array:
-        shift = cross(self._c, W)
-        return self.X.rowwise(W, lambda Y, rows: f(Y - shift, rows))
-
-    def todense(self) -> Array:
-        return self.X.todense() - self._c.T
-
-    def float32_copy(self, scale: float) -> Operator | None:
-        # Centred before it is rounded.
-        return self.X.float32_copy(scale, self._c) if isinstance(self.X, Matrix) else None
+    def take_columns(self, features: np.ndarray) -> Operator:
+        return self.X.take_columns(features)
 
     def row_norms(self) -> Array:
-        if self.is_distributed:
-            projection = self.X.rowwise(self._c, lambda Y, rows: Y[:, 0])
-        else:
-            projection = self.X.matmul(self._c)[:, 0]
-        norms = self.X.row_norms()
-        xp = namespace(norms)
-        wide = xp.astype(norms, xp.float64, copy=False)  # squares of float32 might overflow
-        square = wide**2 - 2 * projection + gram(self._c)[0, 0]
-        return self.persist_rows(
-            xp.astype(xp.sqrt(xp.clip(square, 0.0, None)), norms.dtype, copy=False)
-        )[0]
+        return self.X.row_norms()
+
+    def column_squares(self, weights: Array | None = None) -> np.ndarray:
+        return self.X.column_squares(weights)
+
+    def energy(self) -> float:
+        return self.X.energy()
 
     def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
-        S = self.X.gram(weights, single=single)
-        if self._total is None or weights is not None:
-            w = self.asarray(np.ones(self.shape[0])) if weights is None else weights
-            total, mass = self.X.rmatmul(w[:, None]), sum_of(w)
-        else:
-            total, mass = self._total, float(self.shape[0])
-        c, s = as_float64(self._c), as_float64(total)  # as the products of X are
-        return S - c @ s.T - s @ c.T + mass * (c @ c.T)
+        return self.X.gram(weights, single=single)
 
     def kernel(self, *, single: bool = False) -> Array:
-        K = self.X.kernel(single=single)
-        if self._total is not None:  # c is the mean
-            xp = namespace(K)
-            K = K - xp.mean(K, axis=0, keepdims=True)
-            return K - xp.mean(K, axis=1, keepdims=True)
-        if isinstance(self.X, RowBlocked):
-            c = as_float64(self._c)
-            projection = self.X.map_rows(lambda rows, block: as_float64(block) @ c, 1)
-        else:
-            c, projection = self._c, self.X.matmul(self._c)
-        projection = self.gather(projection)
-        return K - projection - projection.T + gram(c)
+        return self.X.kernel(single=single)
+
+    def todense(self) -> Array:
+        return self.X.todense()
+
+
+class Transposed(View):
+    """``X^T``. Its sweep needs X^T H finished before the first row: two passes over the rows of X."""
+
+    def __init__(self, X: Operator) -> None:
+        super().__init__(X, (X.shape[1], X.shape[0]))
+        self.implicit = False
+
+    @property
+    def T(self) -> Operator:
+        return self.X
+
+    def matmul(self, W: Array) -> Array:
+        return self.X.rmatmul(W)
+
+    def rmatmul(self, H: Array) -> Array:
+        return self.gather(self.X.matmul(H))
+
+    def row_vector(self, values: Any, name: str = "the vector") -> Array:
+        return self.asarray(check_length(values, self.shape[0], name))
+
+    def row_norms(self) -> Array:
+        return self.asarray(np.sqrt(self.X.column_squares()))
+
+    def energy(self) -> float:
+        return self.X.energy()
+
+    def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
+        return self.X.kernel(single=single) if weights is None else super().gram(weights)
+
+    def kernel(self, *, single: bool = False) -> Array:
+        return self.X.gram(single=single)
+
+
+class ColumnsView(View):
+    """The columns ``features`` of an operator that is known by its products."""
+
+    def __init__(self, X: Operator, features: np.ndarray) -> None:
+        super().__init__(X, (X.shape[0], len(features)))
+        self._features = features
+
+    def matmul(self, W: Array) -> Array:
+        whole = np.zeros((self.X.shape[1], W.shape[1]))
+        np.add.at(whole, self._features, to_numpy(W))
+        return self.X.matmul(self.asarray(whole))
+
+    def rmatmul(self, H: Array) -> Array:
+        return take(self.X.rmatmul(H), self._features)
 
 
 class Weighted(View):
@@ -133,7 +168,7 @@ class Weighted(View):
     def rmatmul(self, H: Array) -> Array:
         return self.X.rmatmul(self._scale(H))
 
-    def sweep(self, W: Array, row_map: RowMap | None = None) -> Any:
+    def sweep(self, W: Array, row_map: SweepMap | None = None) -> Any:
         b = self.b
 
         def weighted(Y: Array, rows: slice) -> Any:
@@ -143,16 +178,27 @@ class Weighted(View):
 
         return self.X.sweep(W, weighted)
 
-    def rowwise(self, W: Array, f: RowMap) -> Array:
+    def rowwise(self, W: Array, f: SweepMap) -> Array:
         b = self.b
         return self.X.rowwise(W, lambda Y, rows: f(b[rows][:, None] * Y, rows))
+
+    def take(self, rows: np.ndarray) -> Any:
+        return scale_rows(self.X.take(rows), self.b[rows])
+
+    def take_columns(self, features: np.ndarray) -> Operator:
+        return Weighted(self.X.take_columns(features), self.b)
 
     def row_norms(self) -> Array:
         return self.persist_rows(namespace(self.b).abs(self.b) * self.X.row_norms())[0]
 
+    def _times_squares(self, weights: Array | None) -> Array:
+        return self.b**2 if weights is None else self.b**2 * weights
+
+    def column_squares(self, weights: Array | None = None) -> np.ndarray:
+        return self.X.column_squares(self._times_squares(weights))
+
     def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
-        b2 = self.b**2
-        return self.X.gram(b2 if weights is None else b2 * weights, single=single)
+        return self.X.gram(self._times_squares(weights), single=single)
 
     def kernel(self, *, single: bool = False) -> Array:
         b = self.gather(self.b)

@@ -14,7 +14,7 @@ from ..linalg import to_numpy
 from ..operators import Operator
 from ..operators.block_ops import GRAM_FACTOR, as_float, as_float64, block_rows
 from ..operators.row_blocks import RowBlocked
-from ..operators.row_maps import Derived, Turn
+from ..operators.row_maps import RowMap
 from .columns import check_cells, is_finite, summarize_block
 
 
@@ -51,21 +51,17 @@ class Scaling:
         return values if self.scale is None else values / spread(self.scale)
 
 
-class Preprocessed(Derived):
+class Preprocessed(RowMap):
     """Rows that are filled and scaled, or brought back, as they are read."""
 
     def __init__(self, X: RowBlocked, f: Scaling) -> None:
-        super().__init__(X, X.shape)
+        super().__init__(X, X.shape, lambda rows, block: [(rows, apply(f, block))])
         self._f = f
         #: the names of the columns, if the data has any
         self.names = getattr(X, "names", None)
 
-    def _turn(self) -> Turn:
-        f = self._f
-        return lambda rows, block: [(rows, apply(f, block))]
-
     def take(self, rows: np.ndarray) -> Any:
-        return apply(self._f, self._base.take(rows))
+        return apply(self._f, self.X.take(rows))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Return all rows in memory, for those who ask numpy for them."""

@@ -8,7 +8,6 @@ import numpy as np
 
 from ..linalg import to_numpy
 from ..operators import Operator
-from ..operators.columns import take_columns
 from .components import SparseOptions, SparseResult, fixed_point_target, refitted, sparse_components
 from .deflation import DeflatedGram
 from .targets import lengths, unit
@@ -54,7 +53,7 @@ class ActiveColumns:
         for _ in range(0 if is_small else ROUNDS):
             if len(active) > ACTIVE:
                 break
-            part = DeflatedGram(take_columns(self.X, active))
+            part = DeflatedGram(self.X.take_columns(active))
             result = sparse_components(part, options, None if warm is None else warm[active])
             warm = np.zeros((d, s))
             warm[active] = result.W

@@ -9,14 +9,13 @@ import numpy as np
 
 from ..linalg import to_numpy
 from ..operators import Operator
-from ..operators.columns import column_squares, take_columns
 from ..operators.kernel import Kernel
 
 #: A variance below this share of the largest one is rounding.
 RANK = 1e-12
 
 
-class DeflatedGram:
+class DeflatedGram(Operator):
     """``C - L R^T``: ``C = X^T X`` less what the components removed so far explain.
 
     C is a dense matrix if ``formed``; otherwise each product is a pass over X.
@@ -28,7 +27,7 @@ class DeflatedGram:
         n = X.shape[1]
         self.X, self.shape = X, (n, n)
         self._C: Any = to_numpy(X.gram()) if formed else None
-        self._diagonal = column_squares(X) if self._C is None else np.diag(self._C).copy()
+        self._diagonal = X.column_squares() if self._C is None else np.diag(self._C).copy()
         self._L, self._R, self._basis = (np.zeros((n, 0)) for _ in range(3))
         #: A variance up to here is rounding.
         self.floor = RANK * max(float(self._diagonal.max(initial=0.0)), 0.0) * n
@@ -54,11 +53,14 @@ class DeflatedGram:
         """The largest length of a column of X less the components."""
         return max(float(self.variances.max(initial=0.0)), 0.0) ** 0.5
 
-    def __matmul__(self, V: np.ndarray) -> np.ndarray:
+    def matmul(self, V: np.ndarray) -> np.ndarray:
         if self._C is not None:
             return self.corrected(V, self._C @ V)
         CV = to_numpy(self.X.sweep(self.X.asarray(V)))
         return self.corrected(V, CV.astype(float, copy=False))
+
+    def rmatmul(self, V: np.ndarray) -> np.ndarray:
+        return self.matmul(V)
 
     def corrected(self, V: np.ndarray, CV: np.ndarray) -> np.ndarray:
         """Return ``(C - L R^T) V``, given ``C V``."""
@@ -67,7 +69,7 @@ class DeflatedGram:
     def block(self, S: np.ndarray) -> np.ndarray:
         """Return the principal submatrix on the features S."""
         formed = self._C is not None
-        C = self._C[np.ix_(S, S)] if formed else to_numpy(take_columns(self.X, S).gram())
+        C = self._C[np.ix_(S, S)] if formed else to_numpy(self.X.take_columns(S).gram())
         return C - self._L[S] @ self._R[S].T
 
     def remove(self, w: np.ndarray, z: np.ndarray, rule: str) -> bool:

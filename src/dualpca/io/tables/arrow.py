@@ -8,8 +8,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ...operators.files import BLOCK, ArrowSource
-from ...operators.pandas_index import UNNAMED, index_of
+from ...operators.arrow import UNNAMED, ArrowSource, index_of
+from ...operators.files import BLOCK
 from .columns import Header
 from .limits import check_columns, check_size, check_text
 from .origin import Origin

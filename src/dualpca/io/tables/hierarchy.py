@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import scipy.sparse as sp
 
-from ...operators.grid import gaps
+from ...operators.files import gaps
 from .arrays import Sparse, nameless, strings
 from .columns import Header, unique
 from .limits import check_sparse, check_text, stored_in

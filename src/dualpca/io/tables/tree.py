@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...operators.grid import rows_of
+from ...operators.files import rows_of
 from .hdf5_guard import check_hdf5
 from .limits import TEXT, check_size
 from .table import TableError, shown

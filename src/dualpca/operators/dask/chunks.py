@@ -1,26 +1,62 @@
-"""Dask collections as arrays in chunks of whole rows."""
+"""Dask collections as arrays in chunks of whole rows, from tasks whose names nobody else uses."""
 
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
 import dask
 import dask.array as da
 import numpy as np
+from dask._task_spec import convert_legacy_graph
+from dask.core import flatten
 from dask.delayed import delayed
+from dask.highlevelgraph import HighLevelGraph
+from dask.optimization import cull
 
-from .cluster import compute, is_held
-from .own_names import own_blocks, own_names
+from .cluster import compute, futures, is_held
+
+
+def own_names(X: Any) -> Any:
+    """The same dask array from tasks with names of its own; blocks that a cluster holds keep theirs.
+
+    A scheduler knows a task by its name. Dask computes optimised graphs, in which a name may stand
+    for other tasks than in the graph of the array itself. A scheduler that gets both mixes them up,
+    loses tasks and then fails on whatever else it is asked for.
+    """
+    keys, held = list(flatten(X.__dask_keys__())), futures(X)
+    if all(key in held for key in keys):
+        return X
+    graph = cull(dict(X.__dask_graph__()), keys)[0]
+    mark = uuid4().hex
+    names = {key: _own(key, mark) for key in graph if key not in held}
+    nodes = convert_legacy_graph({key: graph[key] for key in names}, set(graph))
+    renamed = dict(held)
+    for key, node in nodes.items():
+        needed = {other: names[other] for other in (key, *node.dependencies) if other in names}
+        renamed[names[key]] = node.substitute(needed, key=names[key])
+    name = _own(X.name, mark)
+    layers = HighLevelGraph.from_collections(name, renamed)
+    return da.Array(layers, name, X.chunks, meta=X._meta)
+
+
+def own_blocks(X: Any) -> np.ndarray:
+    """The blocks of an array, each a delayed object, under names of their own."""
+    return own_names(X).to_delayed(optimize_graph=False)
+
+
+def _own(key: Any, mark: str) -> Any:
+    return (f"{key[0]}-{mark}", *key[1:]) if isinstance(key, tuple) else f"{key}-{mark}"
 
 
 def column_names(X: Any) -> list[str] | None:
-    """The names of the columns of a data frame of numbers, where they are strings."""
+    """The names of the columns of a data frame of numbers, if they are strings."""
     if not hasattr(type(X), "columns"):
         return None
-    odd = [name for name, dtype in X.dtypes.items() if dtype.kind not in "biuf"]
-    if odd:
+    others = [name for name, dtype in X.dtypes.items() if dtype.kind not in "biuf"]
+    if others:
         raise ValueError(
-            f"the columns {odd[:5]} of X are not numbers; leave them out, X.drop(columns=[...]), or "
+            f"the columns {others[:5]} of X are not numbers; leave them out, X.drop(columns=[...]), or "
             "encode them as numbers"
         )
     names = list(X.columns)
@@ -49,7 +85,7 @@ def whole_rows(X: Any) -> Any:
 
 
 def counted(X: Any) -> Any:
-    """A dask array of known chunks; where they were unknown, the blocks are made once to see."""
+    """A dask array of known chunks; unknown ones are found by computing the blocks once."""
     if not np.isnan(X.shape).any():
         return X
     blocks = own_blocks(X)

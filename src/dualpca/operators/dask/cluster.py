@@ -1,4 +1,4 @@
-"""The Dask scheduler that is active: who holds which block, and results, or word that it is gone."""
+"""The active Dask scheduler: which worker holds which block, results, and errors if it is gone."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dask.system import CPU_COUNT
 #: Seconds without a worker, or without an answer from the scheduler, after which it counts as gone.
 PATIENCE = 30.0
 
-#: Seconds between looks at the cluster while it computes.
+#: Seconds between questions to the cluster while it computes.
 LOOK = 5.0
 
 
 def active_client() -> Any:
-    """The client of a cluster where that is the active scheduler, else None."""
+    """The client of a cluster if that is the active scheduler, else None."""
     client: Any = getattr(get_scheduler(), "__self__", None)
     if "distributed" not in sys.modules or not hasattr(client, "scheduler_info"):
         return None
@@ -38,7 +38,7 @@ def workers() -> int:
 
 
 def futures(X: Any) -> dict[Any, Any]:
-    """What X has of a cluster: futures by their keys."""
+    """The futures of a cluster that X is made of, by their keys."""
     if "distributed" not in sys.modules:
         return {}
     from distributed import futures_of
@@ -47,19 +47,19 @@ def futures(X: Any) -> dict[Any, Any]:
 
 
 def is_held(X: Any) -> bool:
-    """Whether X is made of what was persisted on a cluster."""
+    """Whether X is made of persisted data of a cluster."""
     if "distributed" not in sys.modules:
         return False
     graph = dict(X.__dask_graph__())
-    # Futures that are arguments of tasks are seen by their keys, which the graph does not have.
+    # Keys that are not in the graph belong to futures that are arguments of tasks.
     tasks = (getattr(task, "dependencies", ()) for task in graph.values())
     return bool(futures(X)) or any(key not in graph for keys in tasks for key in keys)
 
 
 def holders(X: Any) -> list[Any]:
-    """For each row block the worker that holds it; None where it is yet to be computed.
+    """For each row block the worker that holds it; None if it is yet to be computed.
 
-    "" stands for blocks that are made of what is held.
+    "" stands for blocks that are made of persisted data.
     """
     client = active_client()
     keys = [row[0] for row in X.__dask_keys__()]
@@ -81,42 +81,42 @@ def holders(X: Any) -> list[Any]:
 
 
 def compute(value: Any) -> Any:
-    """The value of a delayed object, from whatever scheduler is active."""
+    """The value of a delayed object, from the active scheduler."""
     client = active_client()
     if client is None:
         return dask.compute(value, optimize_graph=False)[0]
     future = client.compute(value, optimize_graph=False)
 
-    def done() -> bool:
-        return future.status not in ("pending", "cancelled")
+    def failed() -> bool:
+        return future.status == "error"
 
-    return _until(client, lambda: future.result(timeout=LOOK), done)
+    return _until(client, lambda: future.result(timeout=LOOK), failed)
 
 
-def _until(client: Any, result: Callable[[], Any], done: Callable[[], bool]) -> Any:
-    """The result, asked for every LOOK seconds, or word that the cluster that owes it is gone.
+def _until(client: Any, result: Callable[[], Any], failed: Callable[[], bool]) -> Any:
+    """Ask for the result every LOOK seconds; raise an error if the cluster is gone.
 
-    Where a task is ``done`` its TimeoutError is its own.
+    The TimeoutError of a task that has ``failed`` is its own.
     """
-    alone = time.monotonic()
+    last_seen = time.monotonic()
     while True:
         try:
             return result()
         except CancelledError as error:
             raise _gone(client, "was lost while it computed") from error
         except TimeoutError:
-            if done():
+            if failed():
                 raise
         if client.status != "running":
             raise _gone(client, "does not answer")
         if _ask(client, client.scheduler.ncores):
-            alone = time.monotonic()
-        elif time.monotonic() - alone > PATIENCE:
+            last_seen = time.monotonic()
+        elif time.monotonic() - last_seen > PATIENCE:
             raise _gone(client, f"has had no worker for {PATIENCE:.0f} s")
 
 
 def _ask(client: Any, question: Any, **what: Any) -> Any:
-    """An answer of the scheduler, within PATIENCE."""
+    """The scheduler's answer to a question, within PATIENCE."""
     try:
         return client.sync(question, callback_timeout=PATIENCE, **what)
     except (TimeoutError, OSError) as error:

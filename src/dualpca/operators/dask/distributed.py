@@ -1,4 +1,4 @@
-"""Data spread over a Dask scheduler: a few tasks a worker in each pass, however many the blocks."""
+"""Dask collections as an operator: a pass is a few tasks a worker, however many the blocks."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from dask.optimization import cull
 from dask.sizeof import sizeof
 
 from ...linalg import Array, to_numpy
+from ..base import SweepMap, check_length
 from ..block_ops import (
     as_float,
     block_rows,
@@ -33,16 +34,15 @@ from ..block_ops import (
     take,
 )
 from ..blocks import READING
-from ..row_blocks import BlockMap, RowBlocked
-from .chunks import column_names, whole_rows
+from ..row_blocks import BlockFunction, RowBlocked
+from .chunks import column_names, counted, own_blocks, whole_rows
 from .cluster import active_client, compute, holders, workers
-from .own_names import own_blocks
 from .row_arrays import RowArrays
 
-#: Tasks a thread of the scheduler and pass: enough for the last ones to find all threads at work.
+#: Tasks for each thread of the scheduler in a pass: enough to keep all threads busy to its end.
 TASKS = 4
 
-#: Blocks that a task makes at once from their graph, in bytes, so that what they share is made once.
+#: Bytes of blocks that a task makes at once from their graph, so that shared parts are made once.
 BATCH_BYTES = 128 * 2**20
 
 #: Seconds that a pass waits for the scheduler.
@@ -53,14 +53,14 @@ BRANCHES = 8
 
 
 class Group:
-    """The row blocks of one task: held in memory, or as graphs to be computed some at a time."""
+    """The row blocks of one task: in memory, or as graphs that are computed batch by batch."""
 
     def __init__(self, rows: list[slice], blocks: list[Any], graphs: list[Any]) -> None:
         self.starts = [part.start for part in rows]
         self._rows, self._blocks, self._graphs = rows, blocks, graphs
 
     def __sizeof__(self) -> int:
-        # Idle workers take over tasks whose data is small, as the scheduler is told here.
+        # The scheduler lets idle workers take over tasks whose data is small.
         return sum(sizeof(block) for block in self._blocks)
 
     def blocks(self) -> Iterator[tuple[int, Any]]:
@@ -77,7 +77,7 @@ class Group:
 
 
 def head(block: Any) -> Any:
-    """No rows of a block, which tell what kind of block it is."""
+    """A block without rows, which tells what kind of block it is."""
     return compressed(block)[:0] if block.ndim == 2 else block
 
 
@@ -87,7 +87,7 @@ def hold(rows: list[slice], blocks: list[Any]) -> Group:
 
 
 class Rows:
-    """An array with a row for each row of the data, of which a worker has the rows of its group."""
+    """The part of an array with a row for each row of the data that belongs to a group's blocks."""
 
     def __init__(self, starts: list[int], blocks: list[Any], like: Any) -> None:
         self._starts, self._blocks = starts, [as_kind(block, like) for block in blocks]
@@ -102,11 +102,11 @@ class Rows:
 class Message:
     """A function of blocks, pickled apart from the arrays it holds.
 
-    Arrays with a row for each row of the data (dask arrays) are left out: each worker puts in the
-    rows it has. Others become arrays of the kind that the blocks are, on a GPU say.
+    Each worker replaces arrays with a row for each row of the data (dask arrays) by the rows it has,
+    and other arrays by arrays of the kind that its blocks are, such as arrays on a GPU.
     """
 
-    def __init__(self, f: BlockMap) -> None:
+    def __init__(self, f: BlockFunction) -> None:
         self.arrays: list[Any] = []
         self.lazy_rows: list[Any] = []
         buffer, message = io.BytesIO(), self
@@ -122,10 +122,10 @@ class Message:
         Pickler(buffer).dump(f)
         self.code = buffer.getvalue()
 
-    def __reduce__(self) -> Any:
-        return _message, (self.arrays, self.code)
+    def __getstate__(self) -> Any:
+        return {"arrays": self.arrays, "code": self.code}
 
-    def load(self, like: Any, rows: list[Rows]) -> BlockMap:
+    def load(self, like: Any, rows: list[Rows]) -> BlockFunction:
         """The function, its arrays those of ``like``'s kind."""
         message = self
 
@@ -137,21 +137,15 @@ class Message:
         return Unpickler(io.BytesIO(self.code)).load()
 
 
-def _message(arrays: list[np.ndarray], code: bytes) -> Message:
-    message = Message.__new__(Message)
-    message.arrays, message.code, message.lazy_rows = arrays, code, []
-    return message
-
-
 def as_kind(array: Any, like: Any) -> Any:
-    """An array of the namespace and device of a block; numpy where that is sparse."""
+    """An array in the namespace of a block; numpy if the block is sparse."""
     if sp.issparse(like) or is_numpy_array(like) or not is_numpy_array(array):
         return array
     return array_namespace(like).asarray(array)
 
 
 def as_block(block: Any, dtype: Any) -> Any:
-    """A block as every operator has them: an array or CSR/CSC, of that dtype."""
+    """A block as an array or CSR/CSC matrix of that dtype."""
     block = compressed(block)
     return block if block.dtype == dtype else cast(block, str(np.dtype(dtype)))
 
@@ -159,7 +153,7 @@ def as_block(block: Any, dtype: Any) -> Any:
 def each(
     group: Group, message: Message, dtype: Any, factor: int, *parts: list[Any]
 ) -> Iterator[list[Any]]:
-    """For each block of a group, on a worker, a function of it in parts of the size of a cache."""
+    """Apply a function to cache-sized parts of each block of a group, on a worker."""
     f = None
     for start, block in group.blocks():
         block = as_block(block, dtype)
@@ -173,23 +167,23 @@ def each(
 
 def total(*work: Any) -> tuple[Any, ...]:
     """The sum of a function over a group, on the host."""
-    found = sum_up(part for parts in each(*work) for part in parts)
-    return tuple(to_numpy(entry) if hasattr(entry, "shape") else entry for entry in found)
+    sums = sum_up(part for parts in each(*work) for part in parts)
+    return tuple(to_numpy(entry) if hasattr(entry, "shape") else entry for entry in sums)
 
 
 def rows_of(*work: Any) -> list[Any]:
     """The rows that a function makes of each block of a group."""
-    found = (stack(parts) for parts in each(*work))
-    # Numbers of rows are for arithmetic with other such arrays, which may come from the host.
-    return [to_numpy(rows) if rows.ndim == 1 else rows for rows in found]
+    blocks = (stack(parts) for parts in each(*work))
+    # Vectors are combined with others of their kind, which may come from the host.
+    return [to_numpy(rows) if rows.ndim == 1 else rows for rows in blocks]
 
 
 class Distributed(RowBlocked):
-    """A dask array or data frame, multiplied where its blocks are, on the scheduler that is active.
+    """A dask array or data frame, multiplied where its blocks are by the active scheduler.
 
-    Blocks that were persisted are used where they lie; others are computed anew in each pass, so
-    that data larger than the memory of the cluster can be swept. A pass is a few tasks for each
-    thread, whatever the number of blocks, and a tree of sums; only thin factors travel.
+    Persisted blocks are used where they lie; others are computed anew in each pass, so that data may
+    be larger than the memory of the cluster. A pass is a few tasks for each thread, whatever the
+    number of blocks, and a tree of sums; only thin factors travel.
     """
 
     def __init__(self, X: Any) -> None:
@@ -271,31 +265,31 @@ class Distributed(RowBlocked):
             groups.append(delayed(group, traverse=False))
         return list(dask.persist(*groups, optimize_graph=False))
 
-    def _tasks(self, task: Any, f: BlockMap, factor: int) -> list[Delayed]:
+    def _tasks(self, task: Any, f: BlockFunction, factor: int) -> list[Delayed]:
         self._counter[0] += 1
         message = Message(f)
-        spread = [self._arrays.kept(array) for array in message.lazy_rows]
+        lists = [self._arrays.kept(array) for array in message.lazy_rows]
         sent = delayed(message, pure=False, traverse=False)
         return [
             delayed(task, pure=False)(group, sent, self.dtype, factor, *carried)
-            for group, *carried in zip(self._groups, *spread, strict=True)
+            for group, *carried in zip(self._groups, *lists, strict=True)
         ]
 
-    def sum_blocks(self, f: BlockMap, factor: int = 1) -> tuple[Any, ...]:
+    def sum_blocks(self, f: BlockFunction, factor: int = 1) -> tuple[Any, ...]:
         parts = self._tasks(total, f, factor)
         while len(parts) > 1:
-            few = [parts[i : i + BRANCHES] for i in range(0, len(parts), BRANCHES)]
-            parts = [delayed(sum_up, pure=False)(some) for some in few]
+            branches = [parts[i : i + BRANCHES] for i in range(0, len(parts), BRANCHES)]
+            parts = [delayed(sum_up, pure=False)(branch) for branch in branches]
         # Threads of this process multiply side by side, each with one thread of BLAS.
         with one_blas_thread() if active_client() is None else nullcontext():
             return compute(parts[0])
 
-    def map_rows(self, f: BlockMap, columns: int | None = None) -> Array:
+    def map_rows(self, f: BlockFunction, columns: int | None = None) -> Array:
         width = () if columns is None else (columns,)
         return self._arrays.array(self._tasks(rows_of, f, 1), width, self.dtype)
 
     def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
-        """Each block in turn, brought to this process."""
+        """Bring each block in turn to this process."""
         for i, block in enumerate(self._blocks):
             rows = slice(int(self._starts[i]), int(self._starts[i + 1]))
             yield rows, as_block(compute(block), self.dtype)
@@ -303,13 +297,13 @@ class Distributed(RowBlocked):
     def take(self, rows: np.ndarray) -> Any:
         wanted = rows.tolist()  # as a list it stays on the host
 
-        def chosen(these: slice, block: Any) -> tuple[list[Any]]:
+        def within(these: slice, block: Any) -> tuple[list[Any]]:
             i, j = np.searchsorted(wanted, [these.start, these.stop])
-            few = np.asarray(wanted[i:j], dtype=np.int64) - these.start
-            return ([(these.start, take(block, few))] if i < j else [],)
+            chosen = np.asarray(wanted[i:j], dtype=np.int64) - these.start
+            return ([(these.start, take(block, chosen))] if i < j else [],)
 
-        found = [part for _, part in sorted(self.sum_blocks(chosen)[0], key=lambda pair: pair[0])]
-        return sp.vstack(found, format="csr") if self.sparse else stack(list(map(to_numpy, found)))
+        parts = [part for _, part in sorted(self.sum_blocks(within)[0], key=lambda pair: pair[0])]
+        return sp.vstack(parts, format="csr") if self.sparse else stack(list(map(to_numpy, parts)))
 
     def persist_rows(self, *arrays: Array) -> tuple[Array, ...]:
         return self._arrays.hold(*arrays)
@@ -319,9 +313,14 @@ class Distributed(RowBlocked):
             (self._norms,) = self.persist_rows(super().row_norms())
         return self._norms
 
-    def row_vector(self, values: Any) -> Array:
+    def rowwise(self, W: Array, f: SweepMap) -> Array:
+        return self.map_rows(lambda rows, block: f(block @ W, rows))
+
+    def row_vector(self, values: Any, name: str = "the vector") -> Array:
+        values = counted(values) if isinstance(values, da.Array) else np.asarray(values)
+        values = check_length(values, self.shape[0], name)
         if not isinstance(values, da.Array):
-            values = da.from_array(np.asarray(values), chunks=(self._rows,))
+            values = da.from_array(values, chunks=(self._rows,))
         return self.persist_rows(values.astype(self.dtype).rechunk((self._rows,)))[0]
 
     def gather(self, Y: Array) -> Array:

@@ -1,4 +1,7 @@
-"""Arrays with a row for each row of spread data: dask arrays that are computed group by group."""
+"""Arrays with a row for each row of distributed data: dask arrays that are computed by groups.
+
+Importing this module tells :mod:`dualpca.linalg` how to sum, sample and map such arrays.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +19,23 @@ from dask.delayed import Delayed, delayed
 from dask.highlevelgraph import HighLevelGraph
 from dask.optimization import cull
 
+from ...linalg import host_sample, map_row_blocks, over_blocks, sampled_rows, to_numpy
 from ..block_ops import sum_up
+from .chunks import own_blocks
 from .cluster import compute
-from .own_names import own_blocks
 
-#: So many arrays are kept although nobody else does: expressions are made of them.
+#: So many arrays are kept although nobody else holds them, since expressions are made of them.
 RECENT = 8
-
 
 #: How the names of such arrays begin.
 ROWS = "rows-of-"
 
+#: Statistics of distributed rows are those of a sample of so many.
+SAMPLE_ROWS = 100_000
+
 
 class Expression:
-    """What a group has to compute of its blocks: a graph between named inputs and some keys."""
+    """The graph that a group computes of its blocks, from named inputs to keys."""
 
     def __init__(self, graph: dict[Any, Any], keys: list[Any], inputs: list[list[Any]]) -> None:
         self.graph, self.keys, self.inputs = graph, keys, inputs
@@ -42,10 +48,10 @@ class Expression:
 
 
 class RowArrays:
-    """Lists of blocks, one for each group, and the dask arrays that they are.
+    """Dask arrays with a chunk for each block of the data, held as one list of blocks a group.
 
-    To dask an array has a chunk for each block of the data. Where it was made by arithmetic on other
-    such arrays, all of that is one task for each group, however many the blocks and the operations.
+    Arithmetic on such arrays is computed as one task for each group, however many the blocks and the
+    operations.
     """
 
     def __init__(self, rows: tuple[int, ...], members: list[list[int]]) -> None:
@@ -58,8 +64,8 @@ class RowArrays:
         """The dask array whose blocks are in these lists."""
         name = f"{ROWS}{uuid4().hex}"
         blocks: dict[Any, Any] = {
-            _key(name, i, len(width)): (getitem, some.key, place)
-            for members, some in zip(self._members, lists, strict=True)
+            _key(name, i, len(width)): (getitem, blocks_of.key, place)
+            for members, blocks_of in zip(self._members, lists, strict=True)
             for place, i in enumerate(members)
         }
         parts: Any = lists
@@ -67,23 +73,23 @@ class RowArrays:
         chunks = (self._rows, *((n,) for n in width))
         array: Any = da.Array(graph, name, chunks, meta=np.empty((0,) * len(chunks), dtype=dtype))
         array.lists = lists
-        array.over_blocks = partial(self._over, lists)  # see linalg.over_blocks
+        array.over_blocks = partial(self._over, lists)
         self._known[name] = array
         self._recent.append(array)
         return array
 
     def _over(self, lists: list[Delayed], f: Any) -> list[Any]:
         tasks = [
-            delayed(_mapped, pure=False)(f, m, some)
-            for m, some in zip(self._members, lists, strict=True)
+            delayed(_mapped, pure=False)(f, m, blocks)
+            for m, blocks in zip(self._members, lists, strict=True)
         ]
-        found = compute(delayed(sum_up, pure=False)(tasks))
-        return [value for _, value in sorted(found, key=lambda pair: pair[0])]
+        values = compute(delayed(sum_up, pure=False)(tasks))
+        return [value for _, value in sorted(values, key=lambda pair: pair[0])]
 
     def hold(self, *arrays: Any) -> tuple[Any, ...]:
         """The same arrays, computed and kept by the scheduler."""
-        found = [self._expressed(array) or self._gathered(array) for array in arrays]
-        kept = dask.persist(*found, optimize_graph=False)
+        lists = [self._expressed(array) or self._gathered(array) for array in arrays]
+        kept = dask.persist(*lists, optimize_graph=False)
         made = [
             self.array(list(lists), array.shape[1:], array.dtype)
             for lists, array in zip(kept, arrays, strict=True)
@@ -104,7 +110,7 @@ class RowArrays:
         return [delayed(list, pure=False)([blocks[i] for i in m]) for m in self._members]
 
     def _expressed(self, array: Any) -> list[Delayed] | None:
-        """The same, of arithmetic on arrays that are in lists; None where something else is in it."""
+        """Lists of the blocks of arithmetic on known arrays; None if it holds anything else."""
         if array.name in self._known:
             return self._known[array.name].lists
         graph, between, inputs = array.__dask_graph__(), {}, {}
@@ -126,8 +132,8 @@ class RowArrays:
             keys = [_key(array.name, i, array.ndim - 1) for i in members]
             needed = cull(between, keys)[0]
             places = [[_key(name, i, a.ndim - 1) for i in members] for name, a in inputs.items()]
-            here = {key for some in places for key in some}
-            if any(key in ends and key not in here for key in needed):
+            given = {key for keys_of in places for key in keys_of}
+            if any(key in ends and key not in given for key in needed):
                 return None
             inner = {key: task for key, task in needed.items() if key not in ends}
             expression = delayed(Expression(inner, keys, places), pure=False, traverse=False)
@@ -148,3 +154,44 @@ def _mapped(f: Any, members: list[int], blocks: list[Any]) -> list[Any]:
 
 def _key(name: str, i: int, more: int) -> tuple[Any, ...]:
     return (name, i, *(0,) * more)
+
+
+@to_numpy.register(da.Array)
+def _(A: Any) -> np.ndarray:
+    return to_numpy(A.compute())
+
+
+@over_blocks.register(da.Array)
+def _(A: Any, f: Any) -> list[Any]:
+    return A.over_blocks(f) if hasattr(A, "over_blocks") else [f(0, A)]
+
+
+@map_row_blocks.register(da.Array)
+def _(A: Any, f: Any, columns: int | None = None) -> Any:
+    if columns is None:
+        return A.map_blocks(f, dtype=float, drop_axis=list(range(1, A.ndim)))
+    A = A.rechunk({1: -1})
+    meta = np.empty((0, columns), dtype=A.dtype)
+    return A.map_blocks(f, chunks=(A.chunks[0], columns), meta=meta)
+
+
+@sampled_rows.register(da.Array)
+def _(A: Any) -> np.ndarray:
+    N = A.shape[0]
+    if N <= SAMPLE_ROWS:
+        return np.arange(N)
+    return np.sort(np.random.default_rng(0).choice(N, SAMPLE_ROWS, replace=False))
+
+
+@host_sample.register(da.Array)
+def _(A: Any) -> np.ndarray:
+    rows = sampled_rows(A)
+    if not hasattr(A, "over_blocks"):
+        return to_numpy(A[rows] if len(rows) < A.shape[0] else A)
+    starts = np.cumsum([0, *A.chunks[0]])
+
+    def sampled(i: int, block: Any) -> np.ndarray:
+        first, last = np.searchsorted(rows, starts[i : i + 2])
+        return to_numpy(block)[rows[first:last] - starts[i]]
+
+    return np.concatenate(over_blocks(A, sampled))

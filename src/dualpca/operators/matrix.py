@@ -1,0 +1,163 @@
+"""Arrays and sparse matrices in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array
+
+from ..linalg import Array
+from .base import Operator, SweepMap
+from .block_ops import (
+    THREADED,
+    THREADED_COLUMNS,
+    THREADED_PRODUCTS,
+    as_float,
+    block_rows,
+    compressed,
+    one_blas_thread,
+    row_parts,
+    sum_up,
+    take,
+    threads,
+)
+from .row_blocks import BlockFunction, RowBlocked
+from .views import Transposed
+
+
+class Matrix(RowBlocked):
+    """A dense array (numpy, torch, cupy, any array-API namespace) or a scipy.sparse matrix.
+
+    Sparse data is never densified; CSR rows are multiplied in as many parts as there are threads. A
+    dense numpy array is swept in cache-sized row blocks. All of these are views.
+    """
+
+    def __init__(
+        self, data: Any, counter: list[int] | None = None, transpose: Matrix | None = None
+    ) -> None:
+        if data.ndim != 2:
+            raise ValueError(
+                f"X has {data.ndim} dimension(s); expected a matrix, N rows by d columns"
+            )
+        self.data = as_float(compressed(data))
+        self._transpose = transpose
+        self._parts: list[tuple[slice, Any]] | None = None
+        super().__init__(tuple(data.shape), self.data.dtype, counter)
+
+    @property
+    def sparse(self) -> bool:
+        return sp.issparse(self.data)
+
+    @property
+    def entries(self) -> int:
+        return self.data.nnz if self.sparse else super().entries
+
+    @property
+    def T(self) -> Operator:
+        if self._transpose is None:
+            self._transpose = Matrix(self.data.T, self._counter, self)
+        return self._transpose
+
+    def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
+        N, d = self.shape
+        if self.sparse:
+            if self._parts is None:
+                self._parts = row_parts(self.data)
+            yield from self._parts
+            return
+        step = block_rows(d, self.data.itemsize, factor) if is_numpy_array(self.data) else N
+        if step >= N:
+            yield slice(0, N), self.data
+            return
+        for start in range(0, N, step):
+            rows = slice(start, min(start + step, N))
+            yield rows, self.data[rows]
+
+    def _each(self, f: BlockFunction, factor: int = 1) -> Iterable[Any]:
+        if not self.sparse:
+            return super()._each(f, factor)
+        parts = list(self.read_blocks(factor))
+        if len(parts) == 1:
+            return [f(*parts[0])]
+        with ThreadPoolExecutor(len(parts)) as pool:
+            return list(pool.map(lambda part: f(*part), parts))
+
+    def take(self, rows: np.ndarray) -> Any:
+        return take(self.data.tocsr() if self._by_columns else self.data, rows)
+
+    def blas_limited(self) -> AbstractContextManager[Any]:
+        threaded = self.data.nnz >= THREADED if self.sparse else self._few_columns
+        return one_blas_thread() if threaded else nullcontext()
+
+    @property
+    def _few_columns(self) -> bool:
+        """Whether threads of our own sum a Gram matrix faster than BLAS."""
+        N, d = self.shape
+        few = d <= THREADED_COLUMNS and N * d * d >= THREADED_PRODUCTS
+        return few and not self.sparse and is_numpy_array(self.data)
+
+    def sum_blocks(self, f: BlockFunction, factor: int = 1) -> tuple[Any, ...]:
+        count = min(threads(), self.shape[0])
+        if factor == 1 or count == 1 or not self._few_columns:
+            return super().sum_blocks(f, factor)
+        self._counter[0] += 1
+        step = block_rows(self.shape[1], self.data.itemsize, factor)
+
+        def span(start: int, stop: int) -> Any:
+            slices = (slice(i, min(i + step, stop)) for i in range(start, stop, step))
+            return sum_up(f(rows, self.data[rows]) for rows in slices)
+
+        cuts = [i * self.shape[0] // count for i in range(count + 1)]
+        with one_blas_thread(), ThreadPoolExecutor(count) as pool:
+            return sum_up(pool.map(span, cuts[:-1], cuts[1:]))
+
+    @property
+    def _by_columns(self) -> bool:
+        """Whether the data is stored by columns, so that its threads work on the transpose."""
+        return self.sparse and self.data.format == "csc"
+
+    def matmul(self, W: Array) -> Array:
+        if self.sparse:
+            return self.T.rmatmul(W) if self._by_columns else super().matmul(W)
+        self._counter[0] += 1
+        return self.data @ W
+
+    def rmatmul(self, H: Array) -> Array:
+        if self.sparse:
+            return self.T.matmul(H) if self._by_columns else super().rmatmul(H)
+        self._counter[0] += 1
+        return self.data.T @ H
+
+    def sweep(self, W: Array, row_map: SweepMap | None = None) -> Any:
+        if not self._by_columns:
+            return super().sweep(W, row_map)
+        total = Transposed(self.T).sweep(W, row_map)
+        self._counter[0] -= 1  # the two products are one sweep
+        return total
+
+    def kernel(self, *, single: bool = False) -> Array:
+        return self.T.gram(single=single)
+
+    def float32_copy(self, scale: float, center: Array | None = None) -> Operator | None:
+        if self.sparse:  # its products are bound by the indices, not by the numbers
+            return None
+        xp = array_namespace(self.data)
+        copy = xp.empty(self.shape, dtype=xp.float32, device=device(self.data))
+        self._counter[0] += 1
+        for rows, block in self.blocks():  # only a block at a time exists in float64 twice
+            block = block if center is None else block - center.T
+            copy[rows, :] = xp.astype(block * scale, xp.float32)
+        return Matrix(copy, self._counter)
+
+    def asarray(self, values: Any) -> Array:
+        if self.sparse:
+            return super().asarray(values)
+        # An array stays in its namespace: numpy cannot read one on a GPU.
+        values = values if is_array_api_obj(values) else np.asarray(values)
+        xp = array_namespace(self.data)
+        return xp.asarray(values, dtype=self.dtype, device=device(self.data))
