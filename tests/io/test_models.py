@@ -430,7 +430,7 @@ def test_the_header_and_notes(tmp_path):
     header = read_header(tmp_path / "model")
     assert header["notes"] == notes
     assert header["format"] == "dualpca model"
-    assert header["version"] == 1
+    assert header["version"] == 2
     assert header["dualpca"] == dualpca.__version__
     assert header["class"] == "RobustPCA"
     assert header["model"]["params"]["loss"] == "geman_mcclure"

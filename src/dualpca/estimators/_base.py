@@ -18,10 +18,10 @@ from array_api_compat import (
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_n_features, validate_data
 
-from ..linalg import largest, total
+from ..linalg import total
 from ..operators import Operator, Weighted, as_operator, centered, is_streamed
-from ..operators.base import View
 from ..operators.centering import Shifted
+from ..operators.energy import check_energy as check_energy
 from ..operators.readable import check_readable
 from ..operators.row_blocks import RowBlocked
 from ..operators.views import Centered
@@ -201,32 +201,6 @@ def centered_rows(
     if weights is None:
         return Xc, mean, X.shape[0]
     return Weighted(Xc, array_namespace(weights).sqrt(weights)), mean, total(weights)
-
-
-def check_energy(energy: float, X: Operator) -> None:
-    """Refuse data whose ``||X||_F^2``, the energy, is outside the range of its precision, or nearly.
-
-    Variances would overflow, or lose digits below the least normal number.
-    """
-    info = np.finfo("float32" if "float32" in str(X.dtype) else "float64")
-    if not energy <= float(info.max) / RANGE:
-        size = "large that their squares overflow"
-    elif energy >= float(info.smallest_normal) * RANGE or _is_zero(energy, X):
-        return
-    else:
-        size = "small that their squares underflow"
-    raise ValueError(f"X has entries so {size} {info.dtype}; divide X by its largest magnitude")
-
-
-#: A sum of squares keeps this far from the ends of the range of its precision.
-RANGE = 2.0**10
-
-
-def _is_zero(energy: float, X: Operator) -> bool:
-    """Whether X is 0: norms of rows tell also where their squares vanish."""
-    while isinstance(X, View):
-        X = X.X
-    return energy == 0 and largest(X.row_norms()) == 0
 
 
 def check_number(n_components: Any) -> None:

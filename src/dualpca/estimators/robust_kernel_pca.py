@@ -1,4 +1,4 @@
-"""Robust kernel PCA with scikit-learn's face."""
+"""Robust kernel PCA as a scikit-learn estimator."""
 
 from __future__ import annotations
 
@@ -9,24 +9,28 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from ..kernels.definite import Ends, check_definite, definite_by_name
 from ..kernels.features import feature_operator
 from ..linalg import Array
 from ..operators import is_streamed
 from ..progress import convergence, phase
-from ..robust.distances import Measured, ordered
-from ..robust.fit import ROBUST_CONSTRAINTS, warn_of_doubt
-from ..robust.kernel_fit import apart, fit_kernel
-from ..robust.scale import chi2_quantile
+from ..robust.distances import RowDistances, orthogonal_distance
+from ..robust.fit import fit_robust
 from ..robust.starts import STARTS
 from ._base import check_number, seed
 from ._fit_context import reports_progress
 from ._kernels import KERNEL_CONSTRAINTS, KernelMixin
-from ._outliers import OutlierScoresMixin, score_distances
-from .robust_pca import MAP, RobustPCA
+from ._outliers import MAP, ROBUST_CONSTRAINTS, OutlierScoresMixin, score_distances
+from .robust_pca import RobustPCA
 
 __all__ = ["RobustKernelPCA"]
 
-#: What an approximate fit takes over from RobustPCA on the features.
+#: The parameters that an approximate fit hands to RobustPCA of the features.
+SHARED = (
+    "n_components loss normalize center init refit solver quantile flag contamination tol max_iter"
+)
+
+#: The attributes that it takes over.
 TAKEN = (
     "explained_variance_ explained_variance_ratio_ weights_ score_cutoff_ orthogonal_cutoff_ "
     "score_distances_ orthogonal_distances_ limits_ flags_by_ offset_ outliers_ refitted_ "
@@ -48,7 +52,7 @@ class RobustKernelPCA(
 
     Parameters
     ----------
-    n_components : int, float or None
+    n_components : int, float, "auto" or None
         As in :class:`dualpca.RobustPCA`.
     kernel, gamma, degree, coef0, kernel_params, n_jobs
         As in :class:`dualpca.KernelPCA`.
@@ -65,8 +69,8 @@ class RobustKernelPCA(
 
     Attributes
     ----------
-    dual_coef_ : array of shape (n_samples, n_components)
-        The axes are ``Gamma^T dual_coef_``; not with an approximation.
+    axes_coef_ : array of shape (n_samples, n_components)
+        The axes are ``Gamma^T axes_coef_``; not with an approximation.
     center_coef_ : array of shape (n_samples,)
         The centre is ``Gamma^T center_coef_``; not with an approximation.
     explained_variance_, explained_variance_ratio_ : arrays of shape (n_components,)
@@ -102,7 +106,7 @@ class RobustKernelPCA(
 
     def __init__(
         self,
-        n_components: int | float | None = None,
+        n_components: int | float | str | None = "auto",
         *,
         kernel: Any = "rbf",
         gamma: Any = "median",
@@ -184,85 +188,79 @@ class RobustKernelPCA(
     def _fit_features(
         self, X: Any, weights: Any, present: np.ndarray | None, rng: np.random.Generator
     ) -> None:
-        """RobustPCA of the features; distances include what landmarks do not span (Pythagoras)."""
+        """Fit RobustPCA of the features; distances include what landmarks do not span (Pythagoras)."""
         operator = feature_operator(self.features_, X)
-        names = "n_components loss normalize center init refit solver quantile flag contamination"
-        options = {name: getattr(self, name) for name in (*names.split(), "tol", "max_iter")}
+        options = {name: getattr(self, name) for name in SHARED.split()}
         model = RobustPCA(**options, random_state=int(rng.integers(2**31)))
         self.pca_ = model.fit(operator, sample_weight=weights)
-        steps, found = model.convergence_, None
+        steps, rows = model.convergence_, None
         if self.approximation == "nystroem":
-            found = self._measured(X, operator, weights, present)
-            far = found.orthogonal > found.cutoff(self.quantile)
-            mass = (1.0 if weights is None else weights) * ~far
-            left, new = (mass > 0).sum(), far & ~model.outliers_
+            rows = self._row_distances(X, operator, weights, present)
+            beyond = rows.orthogonal > rows.cutoff(self.quantile)
+            mass = (1.0 if weights is None else weights) * ~beyond
+            new = beyond & ~model.outliers_
             new = new if weights is None else new & (weights > 0)
-            if self.refit and new.any() and left > 2 * model.n_components_:
+            if self.refit and new.any() and (mass > 0).sum() > 2 * model.n_components_:
                 with phase("refit"):
                     self.pca_ = model.fit(operator, sample_weight=mass)
-                found = self._measured(X, operator, weights, present)
+                rows = self._row_distances(X, operator, weights, present)
         for name in TAKEN.split():
             setattr(self, name, getattr(model, name))
-        if found is not None:
-            self.orthogonal_cutoff_ = found.cutoff(MAP)
-            self._flag(found, model.score_distances_, found.orthogonal, found.counted)
+        if rows is not None:
+            self.orthogonal_cutoff_ = rows.cutoff(MAP)
+            self._flag(rows, model.score_distances_, rows.orthogonal, rows.counted)
         self.n_passes_ = operator.passes
         self.convergence_ = [*steps[:-1], (self.n_passes_, self.residual_)]
 
-    def _measured(
+    def _row_distances(
         self, X: Any, operator: Any, weights: Array | None, present: np.ndarray | None
-    ) -> Measured:
-        """The training rows beside the subspace, in feature space."""
-        T, rest = self.pca_._scores(operator), self._unspanned(X, operator)
-        orthogonal = np.hypot(self.pca_.orthogonal_distances_, rest)
-        T, orthogonal = operator.persist_rows(T, orthogonal)
+    ) -> RowDistances:
+        """Return the distances of the training rows in feature space."""
         pca = self.pca_
-        counted = None if operator.is_distributed else present  # of spread rows a sample is at hand
+        orthogonal = np.hypot(pca.orthogonal_distances_, self._unspanned(X, operator))
+        T, orthogonal = operator.persist_rows(pca._scores(operator), orthogonal)
+        counted = None if operator.is_distributed else present  # there a sample is on the host
         V = pca.components_.T
-        return Measured.of(pca._origin, V, T, orthogonal, weights, counted=counted)
+        return RowDistances(pca._origin, V, T, orthogonal, weights, counted=counted)
 
     def _unspanned(self, X: Any, operator: Any) -> Any:
-        """``sqrt(k(x, x) - ||phi(x)||^2)``: how far a row is from the span of the landmarks."""
+        """Return ``sqrt(k(x, x) - ||phi(x)||^2)``: the distance of a row from the landmarks' span."""
         norms = operator.row_norms()
         return np.sqrt(np.clip(self._diagonal(X) - norms**2, 0.0, None)).astype(norms.dtype)
 
     def _fit_exact(self, X: Any, weights: Any, rng: np.random.Generator) -> None:
         K = self._kernel_operator(X)
-        mass = np.ones(X.shape[0]) if weights is None else np.asarray(weights, dtype=float)
-        done = fit_kernel(self, K, lambda rows: self._between(X, rows), mass, weights is None, rng)
-        self.agreement_, self.start_, self.loss_ = done.agreement, done.start, done.loss
-        self.refitted_, self.residual_, self.n_iter_ = done.refitted, done.residual, done.iterations
-        self.X_fit_ = X if self.kernel == "precomputed" or is_streamed(X) else X.copy()
-        self._set(done.found, K, None if weights is None else mass)
-        by_row = done.weights / np.maximum(mass, 1e-300)
-        by_row = np.where(mass > 0, by_row / max(by_row.max(), 1e-300), 0.0)
-        self.weights_ = by_row.astype(K.dtype)
-        self.n_samples_, self.n_passes_ = X.shape[0], K.passes
-        self.convergence_ = convergence(self.n_passes_, self.residual_)
-        warn_of_doubt(self, done.nearness)
 
-    def _between(self, X: Any, rows: np.ndarray) -> np.ndarray:
-        """K between some of the training rows."""
-        return (
-            X[np.ix_(rows, rows)]
-            if self.kernel == "precomputed"
-            else self._kernel(X[rows], X[rows])
+        def kernel_between(rows: np.ndarray) -> np.ndarray:
+            precomputed = self.kernel == "precomputed"
+            return X[np.ix_(rows, rows)] if precomputed else self._kernel(X[rows], X[rows])
+
+        def check_spectrum(values: np.ndarray, s: int) -> None:
+            ends = Ends(*(float(values[i]) for i in (s - 1, -1, 0)))
+            check_definite(self, values[:s].clip(0), ends, by_size=True)
+
+        fit = fit_robust(
+            K,
+            self._options(),
+            rng=rng,
+            weights=None if weights is None else np.asarray(weights, dtype=float),
+            kernel_between=kernel_between,
+            check_spectrum=None if definite_by_name(self) else check_spectrum,
         )
-
-    def _set(self, found: Measured, K: Any, weights: np.ndarray | None) -> None:
-        parts = ordered(found, self.quantile, weights, self.center != "joint")
-        total = float(parts.variances.sum()) + parts.rest
-        dtype = np.dtype(K.dtype)
-        self.n_components_ = parts.V.shape[1]
-        self.dual_coef_, self.center_coef_ = parts.V.astype(dtype), parts.center.astype(dtype)
-        self.explained_variance_ = parts.variances.astype(dtype)
-        self.explained_variance_ratio_ = (parts.variances / (total or 1.0)).astype(dtype)
-        image = np.asarray(K.rmatmul(K.asarray(parts.center[:, None])).image, dtype=float)[:, 0]
+        self._set_fit(fit, K)
+        parts = fit.components
+        self.X_fit_ = X if self.kernel == "precomputed" or is_streamed(X) else X.copy()
+        self.axes_coef_, self.center_coef_ = K.asarray(parts.V), K.asarray(parts.center)
+        image = np.asarray(K.rmatmul(self.center_coef_[:, None]).image, dtype=float)[:, 0]
         self._offset = image @ parts.V
         self._center_norm2 = float(image @ parts.center)
-        self.score_cutoff_ = chi2_quantile(MAP, self.n_components_) ** 0.5
-        self.orthogonal_cutoff_ = found.cutoff(MAP)
-        self._flag(found, parts.score_distances.astype(dtype), found.orthogonal, found.counted)
+        self._flag(
+            fit.rows, K.asarray(parts.score_distances), fit.rows.orthogonal, fit.rows.counted
+        )
+        self.weights_ = K.asarray(fit.weights)
+        self.n_samples_, self.n_passes_ = X.shape[0], K.passes
+        self.convergence_ = convergence(self.n_passes_, self.residual_)
+        self._warn_of_doubt(fit)
 
     def fit_predict(self, X: Any, y: Any = None, **params: Any) -> Array:
         """+1 for good training rows, -1 for outliers; also where the kernel is precomputed.
@@ -306,9 +304,8 @@ class RobustKernelPCA(
     def _image(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Scores of rows, and their inner products with the centre."""
         K = X if self.kernel == "precomputed" else self._kernel(X, self.X_fit_)
-        return K @ self.dual_coef_ - self._offset.astype(
-            self.dual_coef_.dtype
-        ), K @ self.center_coef_
+        scores = K @ self.axes_coef_
+        return scores - self._offset.astype(scores.dtype), K @ self.center_coef_
 
     def _check_new_rows(self) -> None:
         if self.kernel == "precomputed":
@@ -334,7 +331,9 @@ class RobustKernelPCA(
                 np.sqrt(np.clip(a, 0.0, None)).astype(T.dtype)
                 for a in (square - 2 * inner + self._center_norm2, square)
             )
-            parts.append((score_distances(T, self.explained_variance_), apart(norms, T, sizes)))
+            parts.append(
+                (score_distances(T, self.explained_variance_), orthogonal_distance(norms, T, sizes))
+            )
         score, orthogonal = zip(*parts, strict=True)
         return np.concatenate(score), np.concatenate(orthogonal)
 

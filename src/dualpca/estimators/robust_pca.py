@@ -1,4 +1,4 @@
-"""Robust PCA with scikit-learn's face."""
+"""Robust PCA as a scikit-learn estimator."""
 
 from __future__ import annotations
 
@@ -7,49 +7,27 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.validation import check_is_fitted
 
-from ..linalg import Array, largest, to_numpy
+from ..linalg import Array, namespace, to_numpy
 from ..linear.likelihood import CovarianceMixin
-from ..losses import as_loss
-from ..operators import Centered
+from ..operators import Selected, as_operator
+from ..operators.block_ops import dense
 from ..operators.row_blocks import RowBlocked
-from ..progress import convergence, phase
+from ..progress import convergence
 from ..robust.center import CENTERS
-from ..robust.data import prepare
-from ..robust.distances import Measured, measure, ordered
-from ..robust.fit import (
-    GUARD,
-    ROBUST_CONSTRAINTS,
-    ensure_room,
-    fit_rows,
-    mean_loss,
-    recentred,
-    refit,
-    robust_solver,
-    scaled_loss,
-    warn_of_doubt,
-)
-from ..robust.scale import chi2_quantile
-from ..robust.starts import (
-    STARTS,
-    as_starts,
-    best_start,
-    number_of_components,
-    scree,
-    typical_size,
-)
-from ..solvers.subspace import warn_above
+from ..robust.distances import scores_and_distances
+from ..robust.fit import fit_robust
+from ..robust.starts import STARTS, scree, take_sample
+from ._base import check_number, check_same_kind, checked_weights, seed, shifted, validated
 from ._fit_context import FitContext, reports_progress
-from ._outliers import LinearOutliersMixin
+from ._outliers import ROBUST_CONSTRAINTS, OutlierScoresMixin, score_distances
 from ._scores import ScoresMixin
 
 __all__ = ["RobustPCA"]
 
-#: The quantile of the cut-offs on the outlier map, as in ROBPCA.
-MAP = 0.975
 
-
-class RobustPCA(FitContext, LinearOutliersMixin, CovarianceMixin, ScoresMixin, BaseEstimator):
+class RobustPCA(FitContext, OutlierScoresMixin, CovarianceMixin, ScoresMixin, BaseEstimator):
     """PCA that bad rows do not move, and that says which rows are bad.
 
     It minimises ``sum_i rho(||(I - W W^T)(x_i - c)||)`` over an orthonormal W and a centre c, the robust
@@ -58,10 +36,11 @@ class RobustPCA(FitContext, LinearOutliersMixin, CovarianceMixin, ScoresMixin, B
 
     Parameters
     ----------
-    n_components : int, float or None
-        How many components: a number; the fraction of the robust variance to explain (0 < f < 1); or
-        None, the fewest that hold 80 % of it, at most 10: of the variance of the least outlying half
-        of the rows (see :meth:`scree`), of which the fit may hold a little more or less.
+    n_components : int, float, "auto" or None
+        How many components: a number; the fraction of the robust variance to explain (0 < f < 1);
+        "auto", the fewest that hold 80 % of it, at most 10; or None, all n_features, which needs more
+        than twice as many rows. The robust variance is that of the least outlying half of the rows
+        (see :meth:`scree`), of which the fit may hold a little more or less.
     loss : str or Loss
         "l1" (the paper's), "lp", "huber", "log", "cauchy", "geman_mcclure", "welsch", "tukey", or an
         instance such as ``Huber(scale=0.1)``. Scales that are not given are set from the residuals of
@@ -169,7 +148,7 @@ class RobustPCA(FitContext, LinearOutliersMixin, CovarianceMixin, ScoresMixin, B
 
     def __init__(
         self,
-        n_components: int | float | None = None,
+        n_components: int | float | str | None = "auto",
         *,
         loss: Any = "geman_mcclure",
         normalize: bool = True,
@@ -224,73 +203,54 @@ class RobustPCA(FitContext, LinearOutliersMixin, CovarianceMixin, ScoresMixin, B
         -------
         self
         """
-        data = prepare(self, X, sample_weight)
-        rows, weights, sample, rng = data.rows, data.weights, data.sample, data.rng
-        ensure_room(self.solver, rows)
-        with phase("start"):
-            s = number_of_components(self.n_components, sample, data.about, rng)
-            starts = as_starts(self.init, s, rows.shape[1])
-            start, self.agreement_, nearness = best_start(sample, starts, s, data.about, rng)
-        self.loss_ = scaled_loss(as_loss(self.loss), sample, start, self.normalize)
-        self.start_ = start.name
-        spread = typical_size(Centered(sample, start.center[:, None]).row_norms())
-        solver, dual = robust_solver(self.solver, s, rows.shape[1])
-        center = start.center + data.origin
-        base = recentred(rows, center, spread)
-        fit = fit_rows(
-            base,
-            base.asarray(start.W),
-            loss=self.loss_,
-            normalize=self.normalize,
-            joint=data.fixed is None,
-            solver=solver,
-            dual=dual,
-            mass=None if weights is None else rows.row_vector(weights),
-            tol=self.tol,
-            max_iter=self.max_iter,
-            spread=spread,
-        )
-        if fit.delta is not None:
-            center = center + to_numpy(fit.delta)[:, 0].astype(float)
-        warn_above(fit.residual, self.tol, type(self).__name__, self.max_iter)
-
-        def measured(center: np.ndarray, V: Array) -> Measured:
-            return measure(rows, center, V, weights, spread)
-
-        def loss(center: np.ndarray, V: Array) -> float:
-            W = to_numpy(V).astype(float)
-            return mean_loss(sample, self.loss_, start, center - data.origin, W, self.normalize)
-
-        found = measured(center, fit.W)
-        cut = found.cutoff(self.quantile)
-        good = found.orthogonal <= cut
-        good = good if rows.is_distributed else to_numpy(good)
-        share = float((found.some_orthogonal <= cut).mean())
-        self.refitted_ = False
-        if self.refit and not found.flat and share * rows.shape[0] > 2 * s:
-            new = refit(
-                rows,
-                good,
-                s,
-                center=data.fixed,
-                weights=weights,
-                spread=spread,
-                tol=min(self.tol, 1e-4),
-                seed=int(rng.integers(2**31)),
-            )
-            before = loss(center, fit.W)
-            if new is not None and loss(*new) <= before + GUARD * abs(before):
-                self.refitted_, found = True, measured(*new)
-        self.residual_, self.n_iter_ = fit.residual, fit.iterations
-        self._set(found, rows, weights, data.fixed is not None)
-        tiny = float(np.finfo(np.float32).tiny)  # weights on a cluster may be float32
-        by_row = fit.weights if weights is None else fit.weights / weights.clip(tiny, None)
-        self._describe(data.whole, found, data.present, by_row)
-        warn_of_doubt(self, nearness)
+        whole, weights, present = self._checked_rows(X, sample_weight)
+        rows = whole if present is None else Selected(whole, present)
+        rng = np.random.default_rng(seed(self.random_state))
+        fit = fit_robust(rows, self._options(), rng=rng, weights=weights)
+        self._set_fit(fit, rows)
+        parts, (d, s) = fit.components, fit.components.V.shape
+        self.components_ = rows.asarray(np.ascontiguousarray(parts.V.T))
+        self.noise_variance_ = parts.residual_variance / (d - s) if d > s else 0.0
+        self.mean_ = rows.asarray(parts.center)
+        self._mean_rest = rows.asarray(parts.center - to_numpy(self.mean_))
+        by_row = fit.weights
+        if present is None:
+            score, orthogonal = rows.row_vector(parts.score_distances), fit.rows.orthogonal
+        else:
+            score, orthogonal = self._distances(whole)
+            by_row = np.zeros(len(present))
+            by_row[present] = fit.weights
+        self._flag(fit.rows, score, orthogonal, present)
+        self.weights_, self.outliers_ = whole.persist_rows(whole.row_vector(by_row), self.outliers_)
+        self.n_samples_, self.n_passes_ = whole.shape[0], whole.passes
+        self.convergence_ = convergence(self.n_passes_, self.residual_)
+        self._warn_of_doubt(fit)
         return self
 
+    def _checked_rows(
+        self, X: Any, sample_weight: Any
+    ) -> tuple[RowBlocked, Array | None, np.ndarray | None]:
+        """Return the rows, the weights of those that count, and which do, None if all.
+
+        Rows of weight 0 that are on a cluster count.
+        """
+        check_number(self.n_components)
+        rows = as_operator(validated(self, X, reset=True, rows=2))
+        assert isinstance(rows, RowBlocked)
+        if rows.is_distributed and isinstance(self.solver, str) and self.solver == "dual":
+            raise ValueError(
+                "solver='dual' iterates on a row for each row of X, which dask data keeps on the "
+                "cluster; use 'auto', 'anderson' or 'dca', which find the same subspace"
+            )
+        weights = checked_weights(sample_weight, rows)
+        if weights is None or rows.is_distributed:
+            return rows, weights, None
+        weights = to_numpy(weights).astype(float)
+        present = weights > 0
+        return rows, weights[present], None if present.all() else present
+
     def scree(self, X: Any, sample_weight: Any = None) -> np.ndarray:
-        """Robust variances along all axes, to choose ``n_components`` from; nothing is fitted.
+        """Return robust variances along all axes, to choose ``n_components`` from, without a fit.
 
         Parameters
         ----------
@@ -300,41 +260,49 @@ class RobustPCA(FitContext, LinearOutliersMixin, CovarianceMixin, ScoresMixin, B
         Returns
         -------
         variances : array, decreasing
-            Of the least outlying half of the rows (of a sample of at most 2000), in their principal
-            axes.
+            Those of the least outlying half of the rows (of a sample of at most 2000), in their
+            principal axes.
         """
-        data = prepare(clone(self), X, sample_weight)
-        return scree(data.sample, data.about, data.rng)
+        self._validate_params()
+        whole, weights, present = clone(self)._checked_rows(X, sample_weight)
+        rows = whole if present is None else Selected(whole, present)
+        rng = np.random.default_rng(seed(self.random_state))
+        sample = take_sample(rows, self.center, weights, rng)
+        return scree(sample.rows, sample.relative_center, rng)
 
-    def _set(self, found: Measured, rows: RowBlocked, weights: Array | None, fixed: bool) -> None:
-        """Components in order of their robust variances, and the variance around them."""
-        parts = ordered(found, self.quantile, weights, fixed)
-        total = float(parts.variances.sum()) + parts.rest
-        d, s = parts.V.shape
-        self.n_components_ = s
-        self.components_ = rows.asarray(np.ascontiguousarray(parts.V.T))
-        self.explained_variance_ = rows.asarray(parts.variances)
-        self.explained_variance_ratio_ = rows.asarray(parts.variances / (total or 1.0))
-        self.noise_variance_ = parts.rest / (d - s) if d > s else 0.0
-        self.mean_ = rows.asarray(parts.center)
-        self._mean_rest = rows.asarray(parts.center - to_numpy(self.mean_))
-        self.orthogonal_cutoff_ = found.cutoff(MAP)
-        self.score_cutoff_ = chi2_quantile(MAP, s) ** 0.5
-        self._flag(found, rows.row_vector(parts.score_distances), found.orthogonal)
+    def _checked(self, X: Any, method: str) -> Any:
+        check_is_fitted(self, "components_")
+        check_same_kind(X, self.components_, f"{type(self).__name__}.{method}")
+        return validated(self, X, reset=False)
 
-    def _describe(
-        self, whole: RowBlocked, found: Measured, present: np.ndarray | None, weights: Array
-    ) -> None:
-        """What there is to say of each training row, those of weight 0 included."""
-        self.n_samples_ = whole.shape[0]
-        by_row = weights / max(largest(weights), 1e-300)
-        if present is not None:
-            by_row, some = np.zeros(self.n_samples_), by_row
-            by_row[present] = some
-            self._flag(found, *self._distances(whole), present)
-        self.weights_, self.outliers_ = whole.persist_rows(whole.row_vector(by_row), self.outliers_)
-        self.n_passes_ = whole.passes
-        self.convergence_ = convergence(self.n_passes_, self.residual_)
+    def _distances(self, X: Any) -> tuple[Array, Array]:
+        T, orthogonal = scores_and_distances(shifted(X, self._origin), self.components_.T)
+        return score_distances(T, self.explained_variance_), orthogonal
+
+    def contributions(self, X: Any) -> Array:
+        """Return what each variable adds to the squared orthogonal distance of a row.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            The rows to explain, such as outliers: the answer is a dense array of the same shape.
+
+        Returns
+        -------
+        contributions : array of shape (n_samples, n_features)
+            Squared residuals with the sign of the residual; their magnitudes sum over a row to the
+            squared orthogonal distance.
+        """
+        operator = as_operator(self._checked(X, "contributions"))
+        assert isinstance(operator, RowBlocked)
+        mean, V = self.mean_, self.components_.T
+
+        def part(rows: slice, block: Any) -> Array:
+            centred = dense(block) - mean
+            residual = centred - (centred @ V) @ V.T
+            return residual * namespace(residual).abs(residual)
+
+        return operator.map_rows(part, operator.shape[1])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

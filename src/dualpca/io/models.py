@@ -8,7 +8,7 @@ from typing import Any
 
 from .codec import Decoder, Encoder
 from .files import check_free, written
-from .fitted import check_fitted, check_parameters
+from .fitted import check_fitted, check_parameters, upgrade_version_1
 from .tensorfile import (
     ModelFileError,
     damaged,
@@ -22,7 +22,7 @@ from .tensorfile import read_header as read_layout
 
 __all__ = ["ModelFileError", "load", "read_header", "save"]
 
-FORMAT, VERSION = "dualpca model", 1
+FORMAT, VERSION = "dualpca model", 2
 
 
 def save(
@@ -124,6 +124,8 @@ def load(path: str | os.PathLike[str]) -> Any:
         tensors = read_arrays(file, path, layout, head)
     try:
         model = Decoder(tensors).model(header["model"])
+        if header["version"] == 1:
+            upgrade_version_1(model)
         check_fitted(model)
         return model
     except (
