@@ -403,7 +403,7 @@ def test_a_huge_mean_costs_no_digits(kind, tmp_path):
 
 def test_no_more_than_a_sample_comes_here(monkeypatch):
     """Fits and transforms leave what has a row for each row of the data where it is."""
-    monkeypatch.setattr("dualpca.linalg.SEEN", 50)
+    monkeypatch.setattr("dualpca.linalg.SAMPLE_ROWS", 50)
     monkeypatch.setattr("dualpca.robust.starts.ROWS", 100)
     seen = []
     compute, one = da.Array.compute, dualpca.operators.dask.distributed.compute

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from dualpca import LOSSES, Anderson, Huber, RobustKernelPCA, RobustPCA, plots
-from dualpca.robust.distances import robust_scatter
+from dualpca.robust.distances import robust_scatter, row_distances
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:(two starts found|.* of the rows are flagged):UserWarning"
@@ -283,8 +283,9 @@ def test_a_refit_that_raises_the_loss_is_refused(monkeypatch):
     A = np.zeros((150, 3))
     A[[0, 1, 2], [0, 1, 2]] = 1
     A = A @ np.linalg.inv(np.linalg.cholesky(A.T @ K @ A)).T
-    name = "dualpca.robust.fit.principal_subspace"
-    monkeypatch.setattr(name, lambda *a: (np.full(150, 1 / 150), A))
+    center = np.full(150, 1 / 150)
+    name = "dualpca.robust.fit.refit"
+    monkeypatch.setattr(name, lambda X, *a: row_distances(X, center, A, None, 1.0))
     model = fitted(X, kernel="linear")
     assert not model.refitted_
     assert sine(X.T @ model.axes_coef_, X.T @ A) > 0.5

@@ -31,6 +31,7 @@ from dualpca import (
 from dualpca.formulations import robust
 from dualpca.operators import Blocks, Matrix
 from dualpca.robust.center import spatial_median
+from dualpca.robust.distances import row_distances
 from dualpca.robust.scale import bulk, cutoff, half, location_scale, repeated
 from dualpca.robust.starts import by_weight, concentrate, make_start
 from dualpca.solvers import IRLS
@@ -252,8 +253,8 @@ def test_starts_are_chosen_by_how_well_they_fit_the_nearest_half():
 def test_a_refit_that_raises_the_loss_is_refused(monkeypatch):
     X = bad_rows()
     wrong = np.eye(20)[:, :3]
-    name = "dualpca.robust.fit.principal_subspace"
-    monkeypatch.setattr(name, lambda *a: (np.zeros(20), wrong))
+    name = "dualpca.robust.fit.refit"
+    monkeypatch.setattr(name, lambda X, *a: row_distances(X, np.zeros(20), wrong, None, 1.0))
     model = fitted(X)
     assert not model.refitted_
     assert sine(model.components_, wrong.T) > 0.5

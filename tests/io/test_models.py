@@ -621,7 +621,7 @@ def test_a_future_version_asks_for_an_upgrade(tmp_path):
     path = forged(tmp_path / "model", lambda h: h.update(version=7, model="quite another"))
     for read in (load, read_header):
         with pytest.raises(
-            ModelFileError, match="in format 7; this dualpca reads up to 1: upgrade dualpca"
+            ModelFileError, match="in format 7; this dualpca reads up to 2: upgrade dualpca"
         ):
             read(path)
 

@@ -17,7 +17,7 @@ from ..losses import LOSSES, Loss
 from ..operators import Operator
 from ..robust.distances import RowDistances
 from ..robust.fit import RobustFit, RobustOptions
-from ..robust.flags import flag_rows, normality, warn_of_doubt
+from ..robust.flags import flag_rows, normality
 from ..robust.scale import chi2_quantile
 
 #: The quantile of the cut-offs on the outlier map, as in ROBPCA.
@@ -172,8 +172,9 @@ class OutlierScoresMixin(OutlierMixin):
         self.n_components_ = parts.V.shape[1]
         self.explained_variance_ = X.asarray(parts.variances)
         self.explained_variance_ratio_ = X.asarray(parts.ratios)
-        self.loss_, self.start_, self.agreement_ = fit.loss, fit.start, fit.agreement
-        self.refitted_, self.residual_, self.n_iter_ = fit.refitted, fit.residual, fit.iterations
+        self.start_, self.agreement_ = fit.start.name, fit.start.agreement
+        self.residual_, self.n_iter_ = fit.subspace.residual, fit.subspace.iterations
+        self.loss_, self.refitted_ = fit.loss, fit.refitted
         self.score_cutoff_ = chi2_quantile(MAP, self.n_components_) ** 0.5
         self.orthogonal_cutoff_ = fit.rows.cutoff(MAP)
 
@@ -186,10 +187,8 @@ class OutlierScoresMixin(OutlierMixin):
     ) -> None:
         """Set the distances of the training rows, their limits, and the rows that are flagged."""
         options = {name: getattr(self, name) for name in ("quantile", "flag", "contamination")}
-        flags = flag_rows(rows, score, orthogonal, counted=counted, **options)
         self.score_distances_, self.orthogonal_distances_ = score, orthogonal
-        self.flags_by_, self.limits_, self.offset_ = flags.by, flags.limits, flags.offset
+        self.flags_by_, self.limits_, self.offset_ = flag_rows(
+            rows, score, orthogonal, counted=counted, **options
+        )
         self.outliers_ = self.normality(score, orthogonal) < self.offset_
-
-    def _warn_of_doubt(self, fit: RobustFit) -> None:
-        warn_of_doubt(self.outliers_, self.contamination, fit.agreement, fit.nearness)

@@ -16,7 +16,8 @@ from ..operators import is_streamed
 from ..progress import convergence, phase
 from ..robust.distances import RowDistances, orthogonal_distance
 from ..robust.fit import fit_robust
-from ..robust.starts import STARTS
+from ..robust.flags import warn_of_doubt
+from ..robust.starts import STARTS, KernelAccess
 from ._base import check_number, seed
 from ._fit_context import reports_progress
 from ._kernels import KERNEL_CONSTRAINTS, KernelMixin
@@ -231,7 +232,7 @@ class RobustKernelPCA(
     def _fit_exact(self, X: Any, weights: Any, rng: np.random.Generator) -> None:
         K = self._kernel_operator(X)
 
-        def kernel_between(rows: np.ndarray) -> np.ndarray:
+        def between(rows: np.ndarray) -> np.ndarray:
             precomputed = self.kernel == "precomputed"
             return X[np.ix_(rows, rows)] if precomputed else self._kernel(X[rows], X[rows])
 
@@ -239,14 +240,9 @@ class RobustKernelPCA(
             ends = Ends(*(float(values[i]) for i in (s - 1, -1, 0)))
             check_definite(self, values[:s].clip(0), ends, by_size=True)
 
-        fit = fit_robust(
-            K,
-            self._options(),
-            rng=rng,
-            weights=None if weights is None else np.asarray(weights, dtype=float),
-            kernel_between=kernel_between,
-            check_spectrum=None if definite_by_name(self) else check_spectrum,
-        )
+        kernel = KernelAccess(between, None if definite_by_name(self) else check_spectrum)
+        mass = None if weights is None else np.asarray(weights, dtype=float)
+        fit = fit_robust(K, self._options(), rng, mass, kernel)
         self._set_fit(fit, K)
         parts = fit.components
         self.X_fit_ = X if self.kernel == "precomputed" or is_streamed(X) else X.copy()
@@ -260,7 +256,7 @@ class RobustKernelPCA(
         self.weights_ = K.asarray(fit.weights)
         self.n_samples_, self.n_passes_ = X.shape[0], K.passes
         self.convergence_ = convergence(self.n_passes_, self.residual_)
-        self._warn_of_doubt(fit)
+        warn_of_doubt(self.outliers_, self.contamination, fit.start)
 
     def fit_predict(self, X: Any, y: Any = None, **params: Any) -> Array:
         """+1 for good training rows, -1 for outliers; also where the kernel is precomputed.

@@ -18,6 +18,7 @@ from ..progress import convergence
 from ..robust.center import CENTERS
 from ..robust.distances import scores_and_distances
 from ..robust.fit import fit_robust
+from ..robust.flags import warn_of_doubt
 from ..robust.starts import STARTS, scree, take_sample
 from ._base import check_number, check_same_kind, checked_weights, seed, shifted, validated
 from ._fit_context import FitContext, reports_progress
@@ -206,7 +207,7 @@ class RobustPCA(FitContext, OutlierScoresMixin, CovarianceMixin, ScoresMixin, Ba
         whole, weights, present = self._checked_rows(X, sample_weight)
         rows = whole if present is None else Selected(whole, present)
         rng = np.random.default_rng(seed(self.random_state))
-        fit = fit_robust(rows, self._options(), rng=rng, weights=weights)
+        fit = fit_robust(rows, self._options(), rng, weights)
         self._set_fit(fit, rows)
         parts, (d, s) = fit.components, fit.components.V.shape
         self.components_ = rows.asarray(np.ascontiguousarray(parts.V.T))
@@ -224,7 +225,7 @@ class RobustPCA(FitContext, OutlierScoresMixin, CovarianceMixin, ScoresMixin, Ba
         self.weights_, self.outliers_ = whole.persist_rows(whole.row_vector(by_row), self.outliers_)
         self.n_samples_, self.n_passes_ = whole.shape[0], whole.passes
         self.convergence_ = convergence(self.n_passes_, self.residual_)
-        self._warn_of_doubt(fit)
+        warn_of_doubt(self.outliers_, self.contamination, fit.start)
         return self
 
     def _checked_rows(

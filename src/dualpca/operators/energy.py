@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from ..linalg import largest
+from ..linalg import Array, largest, total
 from .base import Operator, View
 
 #: A sum of squares keeps this far from the ends of the range of its precision.
 RANGE = 2.0**10
+
+
+def energy_of(norms: Array) -> float:
+    """Return the sum of the squares of the norms of rows, whatever their scale."""
+    top = largest(norms)
+    return top * top * total((norms / top) ** 2) if 0 < top < math.inf else top
 
 
 def check_energy(energy: float, X: Operator) -> None:

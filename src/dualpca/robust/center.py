@@ -10,7 +10,7 @@ from ..linalg import Array, gram, namespace, norm, to_numpy
 from ..operators import Operator
 from ..operators.block_ops import dense
 from ..operators.row_blocks import RowBlocked
-from .distances import centered_at
+from .distances import centered_at, thin_factor
 from .scale import repeated, typical_size
 
 #: The centres by name.
@@ -86,8 +86,7 @@ def spatial_median(X: Operator, weights: Array | None = None, tol: float = 1e-6)
     xp = namespace(norms)
     size2, typical = norms * norms, typical_size(to_numpy(norms))
     floor = float(xp.finfo(norms.dtype).eps) * typical
-    zeros = X.asarray(np.zeros((X.shape[0] if X.implicit else X.shape[1], 1)))
-    c = X.rmatmul(zeros) if X.implicit else zeros
+    c = thin_factor(X, np.zeros((X.shape[1], 1)))
     for _ in range(100):
         c2 = float(gram(c)[0, 0])
 

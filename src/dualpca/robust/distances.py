@@ -1,7 +1,6 @@
 """Score and orthogonal distances of rows, their cut-offs, and the robust scatter of scores.
 
-A centre is a vector c and a subspace a matrix V of columns. They are arrays of coordinates, or of
-coefficients a and A of ``c = Gamma^T a`` and ``V = Gamma^T A`` where only a kernel is known.
+The coordinates of vectors are their entries; in feature space the coefficients A of ``Gamma^T A``.
 """
 
 from __future__ import annotations
@@ -39,6 +38,23 @@ ROWS = 2**15
 def thin_factor(X: Operator, A: np.ndarray) -> Array:
     """Return the vectors with coordinates A as a thin factor that X can be multiplied with."""
     return X.rmatmul(X.asarray(A)) if X.implicit else X.asarray(A)
+
+
+def coordinates(W: Array) -> np.ndarray:
+    """Return the coordinates of a thin factor in float64."""
+    return to_numpy(getattr(W, "coefficients", W)).astype(float)
+
+
+def row_vector(X: Operator, values: Array | None) -> Array | None:
+    """Return one number for each row as an array of X's kind."""
+    if values is None:
+        return None
+    return X.row_vector(values) if isinstance(X, RowBlocked) else X.asarray(values)
+
+
+def eps_of(X: Operator) -> float:
+    """Return the rounding of X's precision."""
+    return float(np.finfo("float32" if "float32" in str(X.dtype) else "float64").eps)
 
 
 def centered_at(X: Operator, center: np.ndarray, spread: float = 0.0) -> Operator:
@@ -144,21 +160,19 @@ def row_distances(
     X: Operator, center: np.ndarray, V: np.ndarray, weights: Array | None, spread: float
 ) -> RowDistances:
     """Return the distances of all rows: one pass, or one product with a kernel."""
-    factor, eps = thin_factor(X, V), float(np.finfo(str(X.dtype).rsplit(".", 1)[-1]).eps)
-    counted = None
+    view, factor, eps = centered_at(X, center), thin_factor(X, V), eps_of(X)
     if X.implicit:
-        view = centered_at(X, center)
         scores = view @ factor
         orthogonal = orthogonal_distance(view.row_norms(), scores, X.row_norms())
-        floor = 8 * math.sqrt(eps) * spread
         counted = None if weights is None else weights > 0
-    else:
-        scores, orthogonal = scores_and_distances(centered_at(X, center), factor)
-        if X.is_distributed:  # each worker keeps what has one number a row on its host
-            orthogonal = orthogonal.map_blocks(to_numpy, dtype=orthogonal.dtype)
-        scores, orthogonal = X.persist_rows(scores, orthogonal)
-        floor = 64 * (eps * spread + np.finfo(float).eps * float(np.linalg.norm(center)))
-    return RowDistances(center, V, scores, orthogonal, weights, floor, counted)
+        floor = 8 * math.sqrt(eps) * spread
+        return RowDistances(center, V, scores, orthogonal, weights, floor, counted)
+    scores, orthogonal = scores_and_distances(view, factor)
+    if X.is_distributed:  # each worker keeps what has one number a row on its host
+        orthogonal = orthogonal.map_blocks(to_numpy, dtype=orthogonal.dtype)
+    scores, orthogonal = X.persist_rows(scores, orthogonal)
+    floor = 64 * (eps * spread + np.finfo(float).eps * float(np.linalg.norm(center)))
+    return RowDistances(center, V, scores, orthogonal, weights, floor)
 
 
 def robust_scatter(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,18 +11,10 @@ from ..linalg import Array, host_sample, namespace
 from ..solvers.solve import user_stacklevel
 from .distances import RowDistances
 from .scale import chi2_quantile
+from .starts import Start
 
 #: Starts disagree where their nearest halves share less than this of the rows.
 DISAGREE = 0.6
-
-
-@dataclass(frozen=True)
-class Flags:
-    """The distances that flag rows ("orthogonal", "both" or "score"), their limits, and the offset."""
-
-    by: str
-    limits: tuple[float, float]
-    offset: float
 
 
 def normality(score: Array, orthogonal: Array, by: str, limits: tuple[float, float]) -> Array:
@@ -43,23 +34,23 @@ def flag_rows(
     flag: str,
     contamination: Any,
     counted: np.ndarray | None = None,
-) -> Flags:
-    """Return the limits at ``quantile``, and an offset that flags what is beyond them.
+) -> tuple[str, tuple[float, float], float]:
+    """Return which distances flag rows, their limits at ``quantile``, and the offset of normality.
 
     ``contamination`` is "auto", or the share of the ``counted`` rows to flag instead.
     """
     limits = chi2_quantile(quantile, rows.V.shape[1]) ** 0.5, rows.cutoff(quantile)
     by = "score" if rows.flat else flag
     if contamination == "auto":
-        return Flags(by, limits, -{"score": limits[0], "orthogonal": limits[1]}.get(by, 1.0))
+        return by, limits, -{"score": limits[0], "orthogonal": limits[1]}.get(by, 1.0)
     scores = host_sample(normality(score, orthogonal, by, limits))
     scores = scores if counted is None else scores[counted]
     offset = float(np.percentile(scores, 100.0 * contamination))
     # Where that is the score of a row, rounding must not decide on its flag.
-    return Flags(by, limits, offset - float(np.sqrt(np.finfo(scores.dtype).eps)) * abs(offset))
+    return by, limits, offset - float(np.sqrt(np.finfo(scores.dtype).eps)) * abs(offset)
 
 
-def warn_of_doubt(outliers: Array, contamination: Any, agreement: float, nearness: float) -> None:
+def warn_of_doubt(outliers: Array, contamination: Any, start: Start) -> None:
     """Warn where the fit may not be of the data: most rows are flagged, or the starts disagree."""
     share = float(host_sample(outliers).mean())
     if share > 0.5 and contamination == "auto":
@@ -69,10 +60,10 @@ def warn_of_doubt(outliers: Array, contamination: Any, agreement: float, nearnes
             UserWarning,
             stacklevel=user_stacklevel(),
         )
-    if agreement < DISAGREE and nearness > 0.9:
+    if start.agreement < DISAGREE and start.nearness > 0.9:
         warnings.warn(
             "two starts found subspaces that fit about equally well, each another half of the rows "
-            f"({agreement:.0%} in common); try another n_components, or compare the fits of "
+            f"({start.agreement:.0%} in common); try another n_components, or compare the fits of "
             "init='stahel_donoho' and init='spherical'",
             UserWarning,
             stacklevel=user_stacklevel(),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -18,7 +19,7 @@ from ..operators.energy import check_energy
 from ..operators.row_blocks import RowBlocked
 from ..solvers.subspace import principal_axes
 from .center import fixed_center, spatial_median
-from .distances import thin_factor
+from .distances import eps_of, thin_factor
 from .scale import SAMPLE_ROWS, half, least_outlying, typical_size
 
 #: The sample has at most this many rows, and numbers.
@@ -51,30 +52,35 @@ SHARE, MOST = 0.8, 10
 
 
 @dataclass(frozen=True)
-class Sample:
-    """Coordinates of some rows about an origin.
+class KernelAccess:
+    """What a sample of a kernel needs: the kernels between some rows, and a check of their spectrum.
 
-    ``fixed`` is the centre where it is given. In feature space, ``basis`` has the coefficients of the
-    coordinate axes in the rows ``chosen``, and ``spectrum`` is that of their kernel matrix where it may
-    be indefinite.
+    ``check_spectrum(values, s)`` refuses negative eigenvalues that are too large for s components; it is
+    None where a kernel has no negative eigenvalues.
+    """
+
+    between: Callable[[np.ndarray], np.ndarray]
+    check_spectrum: Callable[[np.ndarray, int], None] | None = None
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Coordinates of some rows about an origin, and of the centre, if it is fixed, about the same.
+
+    In feature space these are coordinates in an orthonormal basis, given by its coefficients in the
+    rows ``chosen``. ``check(s)`` refuses a kernel that has not s components.
     """
 
     rows: Matrix
     origin: np.ndarray
     fixed: np.ndarray | None
+    relative_center: np.ndarray | None
     chosen: np.ndarray
     basis: np.ndarray | None = None
-    spectrum: np.ndarray | None = None
-
-    @property
-    def relative_center(self) -> np.ndarray | None:
-        """Return the coordinates of the fixed centre, the origin itself in feature space."""
-        if self.fixed is None or self.basis is None:
-            return None if self.fixed is None else self.fixed - self.origin
-        return np.zeros(self.rows.shape[1])
+    check: Callable[[int], None] = lambda s: None
 
     def vectors(self, coordinates: np.ndarray) -> np.ndarray:
-        """Return the vectors with these coordinates; in feature space their coefficients."""
+        """Return the coordinates that these vectors have for X."""
         if self.basis is None:
             return coordinates
         B = self.basis @ coordinates
@@ -88,35 +94,29 @@ def take_sample(
     center: Any,
     weights: Array | None,
     rng: np.random.Generator,
-    kernel_between: Callable[[np.ndarray], np.ndarray] | None = None,
-    check_spectrum: Callable[[np.ndarray, int], None] | None = None,
+    kernel: KernelAccess | None = None,
 ) -> Sample:
-    """Draw rows, each as often as its weight says, and return them in float64 on the host.
-
-    The origin is their median where they are dense. ``kernel_between`` and ``check_spectrum`` are as in
-    :func:`dualpca.robust.fit.fit_robust`.
-    """
+    """Draw rows, each as often as its weight says; dense ones are centred at their median."""
+    if kernel is not None:
+        return _sample_of_kernel(X, center, weights, rng, kernel)
+    assert isinstance(X, RowBlocked)
     N, d = X.shape
-    if not isinstance(X, RowBlocked):
-        assert kernel_between is not None
-        return _sample_of_kernel(X, center, weights, rng, kernel_between, check_spectrum)
     most = max(100, min(ROWS, ENTRIES // max(d, 1)))
     if weights is None:
         chosen = np.sort(rng.choice(N, min(N, most), replace=False))
     else:
         chosen = sampled_rows(weights)[by_weight(host_sample(weights).astype(float), most, rng)]
-    data = X.take(chosen)
-    if X.sparse:
-        rows, origin = Matrix(data.astype(np.float64)), np.zeros(d)
-    else:
-        data = to_numpy(data).astype(np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):  # the energy tells
+    data, origin = X.take(chosen), np.zeros(d)
+    data = data.astype(np.float64) if X.sparse else to_numpy(data).astype(np.float64)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # the energy tells
+        if not X.sparse:
             origin = np.median(data[:: max(1, len(data) // SAMPLE_ROWS)], axis=0)
-            rows = Matrix(data - origin)
-    with np.errstate(over="ignore", under="ignore"):
+            data = data - origin
+        rows = Matrix(data)
         energy = rows.energy()
     check_energy(energy, rows)
-    return Sample(rows, origin, fixed_center(center, X, weights), chosen)
+    fixed = fixed_center(center, X, weights)
+    return Sample(rows, origin, fixed, None if fixed is None else fixed - origin, chosen)
 
 
 def _sample_of_kernel(
@@ -124,10 +124,9 @@ def _sample_of_kernel(
     center: Any,
     weights: np.ndarray | None,
     rng: np.random.Generator,
-    kernel_between: Callable[[np.ndarray], np.ndarray],
-    check_spectrum: Callable[[np.ndarray, int], None] | None,
+    kernel: KernelAccess,
 ) -> Sample:
-    """Draw rows and return them in an orthonormal basis of their span.
+    """Draw rows and return them in an orthonormal basis of their span, about the fixed centre.
 
     Starts depend on inner products alone, so that they are the same as on the rows themselves.
     """
@@ -141,14 +140,14 @@ def _sample_of_kernel(
     fixed = fixed_center(center, K, weights)
     origin = np.bincount(chosen, minlength=len(mass)) / len(chosen) if fixed is None else fixed
     image = np.asarray(thin_factor(K, origin[:, None]).image, dtype=float)[:, 0]
-    S = np.asarray(kernel_between(chosen), dtype=float)
-    eps = float(np.finfo(K.dtype).eps)
+    S, eps = np.asarray(kernel.between(chosen), dtype=float), eps_of(K)
     rounding = 100 * eps * float(np.abs(np.diagonal(S)).max())
     S = S - image[chosen] - image[chosen][:, None] + float(image @ origin)
-    spectrum = None if check_spectrum is None else _spectrum(S, rounding, K.dtype)
+    check: Callable[[int], None] = lambda s: None  # noqa: E731
+    if kernel.check_spectrum is not None:
+        check = partial(kernel.check_spectrum, _spectrum(S, rounding, K.dtype))
     if np.diagonal(S).max() <= rounding:
-        if check_spectrum is not None and spectrum is not None:
-            check_spectrum(spectrum, 1)
+        check(1)
         raise ValueError(
             "the rows of X are all equal in feature space, so that there is no subspace to fit; check X "
             "and the parameters of the kernel, such as gamma"
@@ -159,7 +158,10 @@ def _sample_of_kernel(
     values, U = eigh(S / norms / norms.T)
     positive = values > len(chosen) * eps * float(values[0])
     U, root = U[:, positive], np.sqrt(values[positive])
-    return Sample(Matrix(norms * U * root), origin, fixed, chosen, U / root / norms, spectrum)
+    relative = None if fixed is None else np.zeros(len(root))
+    return Sample(
+        Matrix(norms * U * root), origin, fixed, relative, chosen, U / root / norms, check
+    )
 
 
 def _spectrum(S: np.ndarray, rounding: float, dtype: Any) -> np.ndarray:
@@ -183,37 +185,41 @@ def by_weight(weights: np.ndarray, most: int, rng: np.random.Generator) -> np.nd
 
 @dataclass(frozen=True)
 class Start:
-    """A centre, an orthonormal W, and the rows nearest to it with their mean squared residual."""
+    """A centre, an orthonormal W, and the rows nearest to it with their mean squared residual.
+
+    ``agreement`` is the smallest share of the nearest rows that another start has too, ``nearness`` the
+    ratio of the objectives of the two: 1 where they fit equally well.
+    """
 
     name: str
     center: np.ndarray
     W: np.ndarray
     objective: float = math.inf
     nearest: np.ndarray | None = None
+    agreement: float = 1.0
+    nearness: float = 0.0
 
 
 def as_starts(init: Any, s: int, d: int) -> list[Any]:
     """Return the names and d x s arrays that ``init`` means."""
-    if isinstance(init, str):
-        return list(STARTS[:2]) if init == "auto" else [init]
+    if isinstance(init, str) and init == "auto":
+        return list(STARTS[:2])
     several = isinstance(init, (list, tuple)) and any(
         isinstance(one, str) or np.ndim(one) == 2 for one in init
     )
-    starts: list[Any] = []
-    for one in init if several else [init]:
-        if isinstance(one, str):
-            if one not in STARTS:
-                raise ValueError(
-                    f"init={one!r} is unknown; choose among {', '.join(STARTS)}, or give components"
-                )
-            starts.append(one)
-            continue
-        array = np.asarray(one, dtype=float)
-        if array.shape != (s, d) or not np.isfinite(array).all():
+    starts = list(init) if several else [init]
+    for i, start in enumerate(starts):
+        if isinstance(start, str) and start not in STARTS:
             raise ValueError(
-                f"init has shape {array.shape}; give finite components of shape {(s, d)}, or a name"
+                f"init={start!r} is unknown; choose among {', '.join(STARTS)}, or give components"
             )
-        starts.append(array.T)
+        if not isinstance(start, str):
+            starts[i] = np.asarray(start, dtype=float).T
+            if starts[i].shape != (d, s) or not np.isfinite(starts[i]).all():
+                raise ValueError(
+                    f"init has shape {starts[i].T.shape}; give finite components of shape {(s, d)}, "
+                    "or a name"
+                )
     return starts
 
 
@@ -275,30 +281,28 @@ def concentrate(X: Operator, start: Start, h: int, fixed: bool) -> Start:
 
 
 def best_start(
-    X: Matrix, names: list[Any], s: int, fixed: np.ndarray | None, rng: np.random.Generator
-) -> tuple[Start, float, float]:
+    X: Matrix, init: Any, s: int, fixed: np.ndarray | None, rng: np.random.Generator
+) -> Start:
     """Return the first start whose trimmed objective is within CLEARLY of the least.
 
-    The second answer is the agreement of the starts: the smallest share of the best one's nearest rows
-    that are another one's too. The third is the ratio of the objectives of these two, 1 where they fit
-    equally well. A start that has nothing to be compared with stays as it is.
+    A start that has nothing to be compared with stays as it is.
     """
     h = half(X.shape[0], s)
     middle = spatial_median(X)[:, 0] if fixed is None else fixed
+    names = as_starts(init, s, X.shape[1])
     starts = [make_start(X, name, s, middle, fixed is not None, rng) for name in names]
     if len(starts) == 1 and starts[0].name != "stahel_donoho":
-        return starts[0], 1.0, 0.0
+        return starts[0]
     starts = [concentrate(X, start, h, fixed is not None) for start in starts]
     least = min(start.objective for start in starts)
     best = next(start for start in starts if start.objective <= (1 + CLEARLY) * least)
-    agreement, nearness = 1.0, 0.0
     for other in starts:
         common = float(best.nearest[other.nearest].mean())  # type: ignore[index]
         cosine = np.linalg.svd(best.W.T @ other.W, compute_uv=False).min()
-        if common < agreement and cosine < SAME:
-            agreement = common
-            nearness = min(best.objective / other.objective, 1.0) if other.objective > 0 else 1.0
-    return best, agreement, nearness
+        if common < best.agreement and cosine < SAME:
+            ratio = best.objective / other.objective if other.objective > 0 else 1.0
+            best = replace(best, agreement=common, nearness=min(ratio, 1.0))
+    return best
 
 
 def scree(X: Matrix, fixed: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
