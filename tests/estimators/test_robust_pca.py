@@ -30,9 +30,8 @@ from dualpca import (
 )
 from dualpca.formulations import robust
 from dualpca.operators import Blocks, Matrix
-from dualpca.robust.center import spatial_median
 from dualpca.robust.distances import row_distances
-from dualpca.robust.scale import bulk, cutoff, half, location_scale, repeated
+from dualpca.robust.scale import bulk, cutoff, half, location_scale, repeated, spatial_median
 from dualpca.robust.starts import by_weight, concentrate, make_start
 from dualpca.solvers import IRLS
 

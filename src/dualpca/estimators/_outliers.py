@@ -171,7 +171,8 @@ class OutlierScoresMixin(OutlierMixin):
         parts = fit.components
         self.n_components_ = parts.V.shape[1]
         self.explained_variance_ = X.asarray(parts.variances)
-        self.explained_variance_ratio_ = X.asarray(parts.ratios)
+        total = float(parts.variances.sum()) + parts.residual_variance
+        self.explained_variance_ratio_ = X.asarray(parts.variances / (total or 1.0))
         self.start_, self.agreement_ = fit.start.name, fit.start.agreement
         self.residual_, self.n_iter_ = fit.subspace.residual, fit.subspace.iterations
         self.loss_, self.refitted_ = fit.loss, fit.refitted

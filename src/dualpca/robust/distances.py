@@ -21,18 +21,16 @@ from ..operators.centering import Shifted
 from ..operators.row_blocks import RowBlocked
 from .scale import bulk, chi2_quantile, cutoff, location_scale, repeated
 
-#: Scores within this quantile of chi-squared enter the scatter.
-INNER = 0.975
-
-#: The first location and scale of each coordinate come from at most this many rows.
-FIRST_ROWS = 5000
+#: Scores within this quantile of chi-squared enter the scatter. The first location and scale of each
+#: coordinate come from at most this many rows.
+INNER, FIRST_ROWS = 0.975, 5000
 
 #: A residual below this share of the row is computed from its entries: a difference of squares would
 #: keep too few of its digits.
 SMALL = 3e-2
 
 #: This many rows are worked on at once, so that no second matrix of scores is made.
-ROWS = 2**15
+CHUNK = 2**15
 
 
 def thin_factor(X: Operator, A: np.ndarray) -> Array:
@@ -45,13 +43,6 @@ def coordinates(W: Array) -> np.ndarray:
     return to_numpy(getattr(W, "coefficients", W)).astype(float)
 
 
-def row_vector(X: Operator, values: Array | None) -> Array | None:
-    """Return one number for each row as an array of X's kind."""
-    if values is None:
-        return None
-    return X.row_vector(values) if isinstance(X, RowBlocked) else X.asarray(values)
-
-
 def eps_of(X: Operator) -> float:
     """Return the rounding of X's precision."""
     return float(np.finfo("float32" if "float32" in str(X.dtype) else "float64").eps)
@@ -59,16 +50,13 @@ def eps_of(X: Operator) -> float:
 
 def centered_at(X: Operator, center: np.ndarray, spread: float = 0.0) -> Operator:
     """Return ``X - 1 c^T``: implicit where that keeps the digits of rows of size ``spread``."""
-    column = thin_factor(X, center[:, None])
-    if not isinstance(X, RowBlocked):
-        return Centered(X, column)
     size2 = float(center @ center)
-    if size2 == 0:
+    if size2 == 0 and not X.implicit:
         return X
     limit = 4.0 if "float32" in str(X.dtype) else 1e3
-    if X.sparse or size2 <= limit * spread**2:
-        return Centered(X, column)
-    return Shifted(X, center[:, None])
+    if isinstance(X, RowBlocked) and not X.sparse and size2 > limit * spread**2:
+        return Shifted(X, center[:, None])
+    return Centered(X, thin_factor(X, center[:, None]))
 
 
 def scores_and_distances(X: Operator, V: Array) -> tuple[Array, Array]:
@@ -97,7 +85,7 @@ def scores_and_distances(X: Operator, V: Array) -> tuple[Array, Array]:
 def orthogonal_distance(norms: Array, scores: Array, sizes: Array | None = None) -> Array:
     """Return ``sqrt(norm^2 - ||y||^2)``, without squares, which might overflow.
 
-    In feature space ``norms`` are differences of squares themselves, of rows of the given ``sizes``;
+    In feature space the norms are themselves differences of squares, of rows of the given ``sizes``:
     the distance is 0 where it may be their rounding.
     """
     xp = namespace(norms)
@@ -128,9 +116,8 @@ class RowDistances:
     @cached_property
     def on_host(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Scores, distances and weights on the host: of a sample where the rows are on a cluster."""
-        scores, orthogonal = (host_sample(a) for a in (self.scores, self.orthogonal))
-        weights = None if self.weights is None else host_sample(self.weights)
-        return scores.astype(float, copy=False), orthogonal.astype(float, copy=False), weights
+        scores, orthogonal = (host_sample(a).astype(float) for a in (self.scores, self.orthogonal))
+        return scores, orthogonal, None if self.weights is None else host_sample(self.weights)
 
     @cached_property
     def _bulk(self) -> tuple[float, float]:
@@ -140,8 +127,7 @@ class RowDistances:
     def cutoff(self, q: float) -> float:
         """Return the q-quantile of the orthogonal distances of good rows, and what rounding may add.
 
-        They are added as squares: where rows have one distance in common, the same rows stay within
-        it when they are measured again.
+        As squares: rows with one distance in common stay within it when they are measured again.
         """
         return float(np.hypot(cutoff(*self._bulk, q), self.floor))
 
@@ -152,7 +138,7 @@ class RowDistances:
 
     @property
     def flat(self) -> bool:
-        """Return whether no row leaves the subspace, so that orthogonal distances tell nothing."""
+        """Whether no row leaves the subspace, so that orthogonal distances tell nothing."""
         return bool((self.good(math.inf) == self.good(self.floor)).all())
 
 
@@ -178,12 +164,11 @@ def row_distances(
 def robust_scatter(
     T: np.ndarray, weights: np.ndarray | None, fixed: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return location and covariance of the scores T (n x k), reweighted twice.
+    """Return location (0 where ``fixed``) and covariance of the scores T (n x k), reweighted twice.
 
-    The first are those of each coordinate by itself (:func:`location_scale`). Then they are the mean
-    and the covariance of the rows within the INNER quantile of chi-squared, whose median the squared
-    distances are scaled to. The location is 0 where ``fixed``. With fewer than 5 k rows the first ones
-    stay.
+    They begin with each coordinate by itself (:func:`location_scale`), and stay so with fewer than 5 k
+    rows. Then they are mean and covariance of the rows within the INNER quantile of chi-squared, to
+    whose median the squared distances are scaled.
     """
     if weights is not None:
         T, weights = T[weights > 0], weights[weights > 0]
@@ -198,11 +183,9 @@ def robust_scatter(
     location, scale = location_scale(Z, Z.shape[1] // 2 + 1)
     location = np.zeros(k) if fixed else location
     covariance = np.diag(scale**2)
-    if n < 5 * k:
-        return Q @ location, Q @ covariance @ Q.T
     cut = chi2_quantile(INNER, k)
     factor = INNER / float(chdtr(k + 2, cut))
-    for _ in range(2):
+    for _ in range(2 if n >= 5 * k else 0):
         distance2 = squared_distances(T, location, covariance)
         median = float(np.median(repeated(distance2, weights)))
         if not 0 < median < math.inf:
@@ -219,9 +202,9 @@ def robust_scatter(
 def _scatter(T: np.ndarray, location: np.ndarray, mass: np.ndarray) -> np.ndarray:
     """Return ``sum_i m_i (t_i - location)(t_i - location)^T``."""
     total = np.zeros((T.shape[1], T.shape[1]))
-    for start in range(0, len(T), ROWS):
-        centred = T[start : start + ROWS] - location
-        total += (centred.T * mass[start : start + ROWS]) @ centred
+    for start in range(0, len(T), CHUNK):
+        centred = T[start : start + CHUNK] - location
+        total += (centred.T * mass[start : start + CHUNK]) @ centred
     return total
 
 
@@ -231,17 +214,16 @@ def squared_distances(T: np.ndarray, location: np.ndarray, covariance: np.ndarra
     varying = values > max(values[-1], 0.0) * 1e-12
     distance2 = np.zeros(len(T))
     with np.errstate(over="ignore"):
-        for start in range(0, len(T) if varying.any() else 0, ROWS):
-            along = (T[start : start + ROWS].astype(float) - location) @ P[:, varying]
-            distance2[start : start + ROWS] = ((along / np.sqrt(values[varying])) ** 2).sum(axis=1)
+        for start in range(0, len(T), CHUNK):
+            along = (T[start : start + CHUNK].astype(float) - location) @ P[:, varying]
+            distance2[start : start + CHUNK] = ((along / np.sqrt(values[varying])) ** 2).sum(axis=1)
     return distance2
 
 
 @dataclass(frozen=True)
 class RobustComponents:
-    """Axes V by decreasing robust variance, the centre, and the score distance of each row.
-
-    ``residual_variance`` is the mean squared orthogonal distance of good rows.
+    """Axes V by decreasing robust variance, the centre, the mean squared orthogonal distance of good
+    rows, and the score distance of each row.
     """
 
     V: np.ndarray
@@ -249,12 +231,6 @@ class RobustComponents:
     center: np.ndarray
     residual_variance: float
     score_distances: Array
-
-    @property
-    def ratios(self) -> np.ndarray:
-        """Return the share of each axis in the variance of good rows."""
-        total = float(self.variances.sum()) + self.residual_variance
-        return self.variances / (total or 1.0)
 
 
 def robust_components(rows: RowDistances, q: float, fixed: bool) -> RobustComponents:
@@ -276,7 +252,6 @@ def robust_components(rows: RowDistances, q: float, fixed: bool) -> RobustCompon
 
 
 def _score_distances(scores: Array, location: np.ndarray, covariance: np.ndarray) -> Array:
-    """Return ``sqrt((t - location)^T C^+ (t - location))`` for each row of the scores."""
     if is_dask_array(scores):
         blocks: Any = scores.map_blocks  # type: ignore[union-attr]
         return blocks(lambda T: _score_distances(T, location, covariance), dtype=float, drop_axis=1)

@@ -104,7 +104,7 @@ def fit_robust(
     center = sample.origin + sample.vectors(start.center[:, None])[:, 0]
     V, joint = sample.vectors(start.W), sample.fixed is None
     view, W = centered_at(X, center, spread), distances.thin_factor(X, V)
-    mass = distances.row_vector(X, weights)
+    mass = None if weights is None else _row_vector(X, weights)
     fit = fit_rows(view, W, loss, options, solver, mass, dual=dual, joint=joint, spread=spread)
     warn_above(fit.residual, options.tol, options.name, options.max_iter)
     center = center if fit.shift is None else center + coordinates(fit.shift)[:, 0]
@@ -123,6 +123,10 @@ def fit_robust(
     by_row = fit.weights if weights is None else fit.weights / weights.clip(tiny, None)
     by_row = by_row / max(largest(by_row), 1e-300)
     return RobustFit(components, rows, by_row, loss, start, fit, refitted)
+
+
+def _row_vector(X: Operator, values: Array) -> Array:
+    return X.row_vector(values) if isinstance(X, RowBlocked) else X.asarray(values)
 
 
 def _solver(solver: Any, s: int, X: Operator) -> tuple[Any, bool]:
@@ -260,7 +264,7 @@ def refit(
     else:  # the other rows stay where they are, and weigh nothing
         good = rows.orthogonal <= limit if X.is_distributed else good
         mass = good if rows.weights is None else good * rows.weights
-    b = distances.row_vector(X, mass)
+    b = None if mass is None else _row_vector(X, mass)
     if center is None and X.implicit:
         center = mass / mass.sum()
     if center is None:

@@ -1,4 +1,4 @@
-"""Robust location and scale: of one variable, of distances, and over many directions."""
+"""Robust location and scale: of one variable, of distances, and of rows."""
 
 from __future__ import annotations
 
@@ -7,26 +7,20 @@ import math
 import numpy as np
 from scipy.special import chdtr, chdtri, ndtri
 
-from ..operators import Centered, Matrix
+from ..linalg import Array, gram, namespace, norm, to_numpy
+from ..operators import Centered, Matrix, Operator
 from ..operators.block_ops import dense, row_norms
 
 #: Values within this quantile of the first estimate enter the reweighted one, as in ROBPCA.
 REWEIGHT = 0.975
 
-#: Rows far below the bulk are a tail up to this share of all rows; beyond it they are the good rows.
-LOWER = 0.1
+#: Rows more than FAR scales below the bulk are a tail up to the share LOWER of all rows. Beyond it they
+#: are the good rows, unless they vary less than the share THIN of all rows in some direction.
+FAR, LOWER, THIN = 3.5, 0.1, 0.03
 
-#: A group is too thin to span the subspace where it varies less than this share of all rows' range.
-THIN = 0.03
-
-#: "Far below the bulk" means more than this many scales.
-FAR = 3.5
-
-#: ROBPCA takes this many directions through pairs of rows.
-DIRECTIONS = 250
-
-#: A location and scale comes from about this many rows, in this many directions at once.
-SAMPLE_ROWS, AT_ONCE = 250, 64
+#: ROBPCA takes this many directions through pairs of rows. A location and scale comes from about this
+#: many rows, in this many directions at once.
+DIRECTIONS, SAMPLE_ROWS, AT_ONCE = 250, 250, 64
 
 
 def chi2_quantile(q: float, k: float) -> float:
@@ -47,18 +41,16 @@ def half(n: int, s: int) -> int:
 def location_scale(Z: np.ndarray, h: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the reweighted univariate minimum covariance determinant of each row of Z (m x n).
 
-    The first location is the mean of the h neighbours of least variance. The first scale follows from
-    the h-th distance to it, consistently for normal data. The result is the mean and the standard
-    deviation of the values within the REWEIGHT quantile of both (Hubert, Rousseeuw and Vanden Branden
-    2005, ROBPCA).
+    The first location is the mean of the h neighbours of least variance, the first scale follows from
+    the h-th distance to it. The result is the mean and the standard deviation of the values within
+    their REWEIGHT quantile (Hubert, Rousseeuw and Vanden Branden 2005, ROBPCA).
     """
     n = Z.shape[1]
     h = min(max(h, 1), n)
     Z = np.sort(Z, axis=1)
     middle = Z[:, n // 2, None].copy()
     Z -= middle
-    # In sums of squares a single huge value takes the digits of the bulk. Values far outside the
-    # shortest half are moved closer to it; they stay far outside.
+    # In sums of squares a huge value takes the digits of the bulk. It is moved closer, and stays far.
     reach = 1e3 * (Z[:, h - 1 :] - Z[:, : n - h + 1]).min(axis=1, keepdims=True)
     if (Z[:, :1] < -reach).any() or (Z[:, -1:] > reach).any():
         Z = np.clip(Z, -reach, reach)
@@ -69,11 +61,11 @@ def location_scale(Z: np.ndarray, h: int) -> tuple[np.ndarray, np.ndarray]:
     variance = (squares[:, h:] - squares[:, : n - h + 1]) / h - mean * mean
     location = np.take_along_axis(mean, np.argmin(variance, axis=1)[:, None], 1)
     # The h-th distance from the location is the least over the windows of h values around it.
-    edge = np.maximum(location - Z[:, : n - h + 1], Z[:, h - 1 :] - location).min(
-        axis=1, keepdims=True
-    )
+    edges = np.maximum(location - Z[:, : n - h + 1], Z[:, h - 1 :] - location)
     cut = chi2_quantile(REWEIGHT, 1)
-    reach = edge * math.sqrt(cut / chi2_quantile(min(h / n, 1 - 0.5 / n), 1))
+    reach = edges.min(axis=1, keepdims=True) * math.sqrt(
+        cut / chi2_quantile(min(h / n, 1 - 0.5 / n), 1)
+    )
     first = (location - reach > Z).sum(axis=1, keepdims=True)
     last = (location + reach >= Z).sum(axis=1, keepdims=True)
 
@@ -171,3 +163,30 @@ def least_outlying(X: Matrix, h: int, middle: np.ndarray, rng: np.random.Generat
         z /= np.maximum(scale, floor)[:, None]
         np.maximum(outlyingness, np.abs(z, out=z).max(axis=0), out=outlyingness)
     return Matrix(A[np.sort(np.argpartition(outlyingness, h - 1)[:h])])
+
+
+def spatial_median(X: Operator, weights: Array | None = None, tol: float = 1e-6) -> Array:
+    """Return ``argmin_c sum_i w_i ||x_i - c||`` as a thin factor, by Weiszfeld's iteration.
+
+    A step takes one pass. Rows nearer to c than rounding allows keep a finite weight.
+    """
+    norms = X.row_norms()
+    xp = namespace(norms)
+    size2, typical = norms * norms, typical_size(to_numpy(norms))
+    floor = float(xp.finfo(norms.dtype).eps) * typical
+    zeros = X.asarray(np.zeros((X.shape[1], 1)))
+    c = X.rmatmul(zeros) if X.implicit else zeros
+    for _ in range(100):
+        c2 = float(gram(c)[0, 0])
+
+        def row_map(Y: Array, rows: slice, c2: float = c2) -> tuple[Array, Array]:
+            distance = xp.sqrt(xp.clip(size2[rows] - 2 * Y[:, 0] + c2, floor**2, None))
+            w = 1 / distance if weights is None else weights[rows] / distance
+            return w[:, None], xp.sum(w)
+
+        total, mass = X.sweep(c, row_map)
+        new = total / float(mass)
+        moved, c = norm(new - c), new
+        if moved <= tol * typical:
+            break
+    return c

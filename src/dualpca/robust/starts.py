@@ -11,6 +11,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 from sklearn.exceptions import ConvergenceWarning
 
 from ..linalg import Array, eigh, host_sample, orthonormalize, sampled_rows, to_numpy
@@ -18,15 +19,13 @@ from ..operators import Centered, Matrix, Operator, Weighted
 from ..operators.energy import check_energy
 from ..operators.row_blocks import RowBlocked
 from ..solvers.subspace import principal_axes
-from .center import fixed_center, spatial_median
+from .center import fixed_center
 from .distances import eps_of, thin_factor
-from .scale import SAMPLE_ROWS, half, least_outlying, typical_size
+from .scale import SAMPLE_ROWS, half, least_outlying, spatial_median, typical_size
 
-#: The sample has at most this many rows, and numbers.
-ROWS, ENTRIES = 2000, 2**24
-
-#: In feature space it has at most this many rows: their kernel matrix is decomposed.
-KERNEL_ROWS = 1000
+#: The sample has at most this many rows and numbers; in feature space, where the kernel matrix of the
+#: sample is decomposed, at most this many rows.
+ROWS, ENTRIES, KERNEL_ROWS = 2000, 2**24, 1000
 
 #: Up to this many columns LAPACK decomposes the Gram matrix of a start at once.
 DIRECT = 300
@@ -53,10 +52,8 @@ SHARE, MOST = 0.8, 10
 
 @dataclass(frozen=True)
 class KernelAccess:
-    """What a sample of a kernel needs: the kernels between some rows, and a check of their spectrum.
-
-    ``check_spectrum(values, s)`` refuses negative eigenvalues that are too large for s components; it is
-    None where a kernel has no negative eigenvalues.
+    """What a sample of a kernel needs: ``between(rows)`` returns the kernels between rows, and
+    ``check_spectrum(values, s)`` refuses negative eigenvalues too large for s components, if any can be.
     """
 
     between: Callable[[np.ndarray], np.ndarray]
@@ -65,10 +62,10 @@ class KernelAccess:
 
 @dataclass(frozen=True)
 class Sample:
-    """Coordinates of some rows about an origin, and of the centre, if it is fixed, about the same.
+    """Coordinates of some rows about an origin, and those of the centre if it is fixed.
 
-    In feature space these are coordinates in an orthonormal basis, given by its coefficients in the
-    rows ``chosen``. ``check(s)`` refuses a kernel that has not s components.
+    In feature space they belong to an orthonormal basis, given by its coefficients in the rows
+    ``chosen``. ``check(s)`` refuses a kernel that has not s components.
     """
 
     rows: Matrix
@@ -93,7 +90,7 @@ def take_sample(
     X: Operator,
     center: Any,
     weights: Array | None,
-    rng: np.random.Generator,
+    rng: Generator,
     kernel: KernelAccess | None = None,
 ) -> Sample:
     """Draw rows, each as often as its weight says; dense ones are centred at their median."""
@@ -123,7 +120,7 @@ def _sample_of_kernel(
     K: Operator,
     center: Any,
     weights: np.ndarray | None,
-    rng: np.random.Generator,
+    rng: Generator,
     kernel: KernelAccess,
 ) -> Sample:
     """Draw rows and return them in an orthonormal basis of their span, about the fixed centre.
@@ -143,7 +140,7 @@ def _sample_of_kernel(
     S, eps = np.asarray(kernel.between(chosen), dtype=float), eps_of(K)
     rounding = 100 * eps * float(np.abs(np.diagonal(S)).max())
     S = S - image[chosen] - image[chosen][:, None] + float(image @ origin)
-    check: Callable[[int], None] = lambda s: None  # noqa: E731
+    check = Sample.check
     if kernel.check_spectrum is not None:
         check = partial(kernel.check_spectrum, _spectrum(S, rounding, K.dtype))
     if np.diagonal(S).max() <= rounding:
@@ -170,7 +167,7 @@ def _spectrum(S: np.ndarray, rounding: float, dtype: Any) -> np.ndarray:
     return np.where(np.abs(values) > rounding * np.sqrt(len(S)), values, 0.0).astype(dtype)
 
 
-def by_weight(weights: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
+def by_weight(weights: np.ndarray, most: int, rng: Generator) -> np.ndarray:
     """Draw rows in order, each ``count w_i / sum(w)`` times up to rounding, by systematic sampling.
 
     ``count`` is the sum of the weights, at least the number of positive ones, and at most ``most``:
@@ -224,7 +221,7 @@ def as_starts(init: Any, s: int, d: int) -> list[Any]:
 
 
 def make_start(
-    X: Matrix, name: Any, s: int, middle: np.ndarray, fixed: bool, rng: np.random.Generator
+    X: Matrix, name: Any, s: int, middle: np.ndarray, fixed: bool, rng: Generator
 ) -> Start:
     """Return one start, by its name or from a d x s array; its centre is the middle where ``fixed``."""
     seed = int(rng.integers(2**31))
@@ -280,9 +277,7 @@ def concentrate(X: Operator, start: Start, h: int, fixed: bool) -> Start:
     return Start(start.name, center[:, 0], W, objective, keep > 0)
 
 
-def best_start(
-    X: Matrix, init: Any, s: int, fixed: np.ndarray | None, rng: np.random.Generator
-) -> Start:
+def best_start(X: Matrix, init: Any, s: int, fixed: np.ndarray | None, rng: Generator) -> Start:
     """Return the first start whose trimmed objective is within CLEARLY of the least.
 
     A start that has nothing to be compared with stays as it is.
@@ -305,7 +300,7 @@ def best_start(
     return best
 
 
-def scree(X: Matrix, fixed: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
+def scree(X: Matrix, fixed: np.ndarray | None, rng: Generator) -> np.ndarray:
     """Return the variances of the least outlying half of the sample along its axes, decreasing."""
     n, d = X.shape
     middle = spatial_median(X)[:, 0] if fixed is None else fixed
@@ -315,7 +310,7 @@ def scree(X: Matrix, fixed: np.ndarray | None, rng: np.random.Generator) -> np.n
     return np.clip(np.linalg.eigvalsh(S)[::-1], 0.0, None) / max(rows.shape[0] - 1, 1)
 
 
-def number_of_components(n: Any, sample: Sample, rng: np.random.Generator) -> int:
+def number_of_components(n: Any, sample: Sample, rng: Generator) -> int:
     """Return ``n_components`` as a number: as given, all, or from the robust scree."""
     rows, d = sample.rows.shape
     if n is None:
