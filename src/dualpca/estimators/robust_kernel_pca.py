@@ -46,22 +46,20 @@ class RobustKernelPCA(
     TransformerMixin,
     BaseEstimator,
 ):
-    """Kernel PCA that bad rows do not move, and that says which rows are bad.
+    """Kernel PCA that bad rows do not move, and that flags them.
 
-    :class:`dualpca.RobustPCA` in feature space, by the dual DCA of the paper (Algorithm 6), from K alone.
-    With a linear kernel it finds what RobustPCA finds.
+    It is :class:`dualpca.RobustPCA` in feature space, by the dual DCA of the paper (Algorithm 6), from K
+    alone. With a linear kernel it finds what RobustPCA finds.
 
     Parameters
     ----------
-    n_components : int, float, "auto" or None
-        As in :class:`dualpca.RobustPCA`.
     kernel, gamma, degree, coef0, kernel_params, n_jobs
         As in :class:`dualpca.KernelPCA`.
     approximation, n_landmarks, landmarks, n_random_features
-        As in :class:`dualpca.KernelPCA`; RobustPCA of the features then.
-    loss, normalize, refit, quantile, flag, contamination, tol, max_iter, random_state,
+        As in :class:`dualpca.KernelPCA`; the fit is RobustPCA of the features then.
+    n_components, loss, normalize, refit, quantile, flag, contamination, tol, max_iter, random_state,
     verbose
-        As in :class:`dualpca.RobustPCA`.
+        As in :class:`dualpca.RobustPCA`; ``n_components=None`` is for kernels of low rank.
     center : {"joint", "geometric_median", "mean"} or None
         The centre in feature space.
     init : str or list of str
@@ -259,7 +257,7 @@ class RobustKernelPCA(
         warn_of_doubt(self.outliers_, self.contamination, fit.start)
 
     def fit_predict(self, X: Any, y: Any = None, **params: Any) -> Array:
-        """+1 for good training rows, -1 for outliers; also where the kernel is precomputed.
+        """Return +1 for good training rows, -1 for outliers; also for a precomputed kernel.
 
         Parameters
         ----------
@@ -274,7 +272,7 @@ class RobustKernelPCA(
         return 1 - 2 * self.fit(X, **params).outliers_.astype(np.int64)
 
     def transform(self, X: Any) -> Array:
-        """The scores of new rows: Theorem 3.8, from kernels with the training rows alone.
+        """Return the scores of new rows, from kernels with the training rows alone (Theorem 3.8).
 
         Parameters
         ----------
@@ -288,17 +286,16 @@ class RobustKernelPCA(
         X = self._checked(X, "transform")
         if self.approximation is not None:
             return self.pca_._scores(feature_operator(self.features_, X))
-        return np.concatenate([self._image(X[rows])[0] for rows in self._chunks(X)])
+        return np.concatenate(
+            [self._image(X[rows])[0] for rows in self._in_chunks(X, self.X_fit_.shape[0])]
+        )
 
     def _checked(self, X: Any, method: str) -> Any:
         check_is_fitted(self, "explained_variance_")
         return self._kernel_rows(X, reset=False)
 
-    def _chunks(self, X: Any) -> list[slice]:
-        return self._in_chunks(X, self.X_fit_.shape[0])
-
     def _image(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Scores of rows, and their inner products with the centre."""
+        """Return the scores of rows, and their inner products with the centre."""
         K = X if self.kernel == "precomputed" else self._kernel(X, self.X_fit_)
         scores = K @ self.axes_coef_
         return scores - self._offset.astype(scores.dtype), K @ self.center_coef_
@@ -320,18 +317,15 @@ class RobustKernelPCA(
             return score, orthogonal
         self._check_new_rows()
         parts = []
-        for rows in self._chunks(X):
+        for rows in self._in_chunks(X, self.X_fit_.shape[0]):
             T, inner = self._image(X[rows])
-            square = self._diagonal(X[rows])
-            norms, sizes = (
-                np.sqrt(np.clip(a, 0.0, None)).astype(T.dtype)
-                for a in (square - 2 * inner + self._center_norm2, square)
-            )
-            parts.append(
-                (score_distances(T, self.explained_variance_), orthogonal_distance(norms, T, sizes))
-            )
-        score, orthogonal = zip(*parts, strict=True)
-        return np.concatenate(score), np.concatenate(orthogonal)
+            size2 = self._diagonal(X[rows])
+            squares = np.stack([size2 - 2 * inner + self._center_norm2, size2])
+            norms, sizes = np.sqrt(np.clip(squares, 0.0, None)).astype(T.dtype)
+            orthogonal = orthogonal_distance(norms, T, sizes)
+            parts.append([score_distances(T, self.explained_variance_), orthogonal])
+        score, orthogonal = map(np.concatenate, zip(*parts, strict=True))
+        return score, orthogonal
 
     @property
     def _n_features_out(self) -> int:

@@ -29,52 +29,50 @@ __all__ = ["RobustPCA"]
 
 
 class RobustPCA(FitContext, OutlierScoresMixin, CovarianceMixin, ScoresMixin, BaseEstimator):
-    """PCA that bad rows do not move, and that says which rows are bad.
+    """PCA that bad rows do not move, and that flags them.
 
     It minimises ``sum_i rho(||(I - W W^T)(x_i - c)||)`` over an orthonormal W and a centre c, the robust
     problem of the paper (Proposition 4.1) with any loss ``rho(r) = psi(r^2)``, psi concave, by DCA from a
-    robust start; then flags the rows that are far from the subspace and fits the others once more.
+    robust start. Then it flags the rows far from the subspace and fits the others once more.
 
     Parameters
     ----------
     n_components : int, float, "auto" or None
-        How many components: a number; the fraction of the robust variance to explain (0 < f < 1);
-        "auto", the fewest that hold 80 % of it, at most 10; or None, all n_features, which needs more
-        than twice as many rows. The robust variance is that of the least outlying half of the rows
-        (see :meth:`scree`), of which the fit may hold a little more or less.
+        A number; the fraction of the robust variance to explain (0 < f < 1); "auto", the fewest
+        components that hold 80 % of it, at most 10; or None, all n_features, which needs more than
+        twice as many rows. The robust variance is that of the least outlying half of the rows (see
+        :meth:`scree`), of which the fit may hold a little more or less.
     loss : str or Loss
         "l1" (the paper's), "lp", "huber", "log", "cauchy", "geman_mcclure", "welsch", "tukey", or an
-        instance such as ``Huber(scale=0.1)``. Scales that are not given are set from the residuals of
+        instance such as ``Huber(scale=0.1)``. A scale that is not given is set from the residuals of
         the good rows at the start.
     normalize : bool
-        Divide each row by its distance from the centre ("spherized" rows), so that its loss does not
-        depend on its norm.
+        Divide each row by its distance from the centre, so that its loss does not depend on its norm.
     center : {"joint", "geometric_median", "median", "mean"}, None or array of shape (n_features,)
-        "joint" fits the centre together with the subspace; the others are computed first and stay; None
-        is no centring, as in the paper.
+        "joint" fits the centre together with the subspace. The others are computed first and stay;
+        None is no centring, as in the paper.
     init : str, array of shape (n_components, n_features), or list of those
         "stahel_donoho" (the least outlying half of the rows, over directions through pairs of rows),
-        "spherical" (PCA of spherized rows), "pca", "random" or components. Of several, each is
-        concentrated on its nearest half of the rows, and the first is taken that fits them as well
-        as the best, or within 10 % of it; "auto" is the first two.
-        Starts see a sample of at most 2000 rows.
+        "spherical" (PCA of normalised rows), "pca", "random" or components. Several starts are each
+        concentrated on their nearest half of the rows, and the first that fits it within 10 % of the
+        best is taken; "auto" is the first two. Starts see a sample of at most 2000 rows.
     refit : bool
-        Flag the rows far from the subspace and replace centre and subspace by those of the others,
-        unless that raises the loss by more than 5 % or ends short of ``tol``.
+        Flag the rows far from the subspace and take centre and subspace of the others, unless that
+        raises the loss by more than 5 % or ends short of ``tol``.
     solver : {"auto", "anderson", "dca", "irls", "dual"} or solver
         DCA with Anderson acceleration, DCA (Algorithm 5), IRLS, or DCA on the dual (Algorithm 6), which
-        finds the same subspace. "auto" is IRLS where there are at most twice as many features as
-        components, else Anderson.
+        finds the same subspace. "auto" is IRLS for at most twice as many features as components, else
+        Anderson.
     quantile : float
-        Rows are flagged beyond this quantile of the distances of good rows.
+        Rows beyond this quantile of the distances of good rows are flagged.
     flag : {"orthogonal", "both"}
         Whether rows far out within the subspace are flagged too, by their score distance.
     contamination : "auto" or float
         The share of the training rows to flag, instead of by ``quantile``.
     tol : float
-        The relative residual of DCA to reach, and of the centre; statistical errors are larger.
+        The relative residual of DCA, and of the centre, to reach; statistical errors are larger.
     max_iter : int
-        The most iterations; a ConvergenceWarning tells the residual reached.
+        The most iterations; a ConvergenceWarning names the residual reached.
     random_state : int, RandomState instance or None
         The seed of the sample and of the directions.
     verbose : int
@@ -87,7 +85,7 @@ class RobustPCA(FitContext, OutlierScoresMixin, CovarianceMixin, ScoresMixin, Ba
     explained_variance_, explained_variance_ratio_ : arrays of shape (n_components,)
         Variances of the scores of good rows, consistent for normal data.
     mean_ : array of shape (n_features,)
-        The robust centre; zeros where ``center=None``.
+        The robust centre; zeros for ``center=None``.
     noise_variance_ : float
         The mean variance of good rows in the directions left out.
     weights_ : array of shape (n_samples,)
@@ -96,20 +94,20 @@ class RobustPCA(FitContext, OutlierScoresMixin, CovarianceMixin, ScoresMixin, Ba
         The two distances of the training rows.
     score_cutoff_, orthogonal_cutoff_ : float
         ROBPCA's cut-offs of both at 0.975, for the outlier map.
+    limits_ : tuple of float
+        The score and the orthogonal distance at ``quantile``.
+    flags_by_ : str
+        ``flag``, or "score" where no row has an orthogonal distance.
     offset_ : float
         Rows with ``score_samples(X) < offset_`` are flagged.
     outliers_ : bool array of shape (n_samples,)
         The training rows that are flagged.
-    flags_by_ : str
-        ``flag``, or "score" where no row has an orthogonal distance.
-    limits_ : tuple of float
-        The score and the orthogonal distance at ``quantile``.
     refitted_ : bool
         Whether the refit stood.
     start_ : str
         The start that was taken.
     agreement_ : float
-        The share of the nearest half of the rows that the starts have in common: 1 where they agree.
+        The share of the nearest half of the rows that the starts have in common.
     loss_ : Loss
         The loss with its scale.
     n_components_, n_samples_, n_features_in_, n_iter_, n_passes_ : int

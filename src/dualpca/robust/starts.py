@@ -235,7 +235,7 @@ def make_start(
         b = 1 / np.maximum(norms, NEAR * typical_size(norms))
         return Start(name, middle, _leading(Weighted(view, b), s, seed))
     rows = X if name == "pca" else least_outlying(X, half(X.shape[0], s), middle, rng)
-    center = middle if fixed else _mean(rows)
+    center = middle if fixed else rows.column_sums()[0] / rows.shape[0]
     return Start(name, center, _leading(Centered(rows, center[:, None]), s, seed))
 
 
@@ -247,10 +247,6 @@ def _leading(X: Operator, s: int, seed: int) -> np.ndarray:
     with warnings.catch_warnings():  # the objective of a start tells what it is worth
         warnings.simplefilter("ignore", ConvergenceWarning)
         return principal_axes(X, s, tol=5e-3, seed=seed, max_iter=50).V
-
-
-def _mean(X: Matrix) -> np.ndarray:
-    return X.column_sums()[0] / X.shape[0]
 
 
 def concentrate(X: Operator, start: Start, h: int, fixed: bool) -> Start:
@@ -305,7 +301,8 @@ def scree(X: Matrix, fixed: np.ndarray | None, rng: Generator) -> np.ndarray:
     n, d = X.shape
     middle = spatial_median(X)[:, 0] if fixed is None else fixed
     rows = least_outlying(X, half(n, min(10, d)), middle, rng)
-    view = Centered(rows, (_mean(rows) if fixed is None else fixed)[:, None])
+    center = rows.column_sums()[0] / rows.shape[0] if fixed is None else fixed
+    view = Centered(rows, center[:, None])
     S = view.gram() if d <= rows.shape[0] else view.kernel()
     return np.clip(np.linalg.eigvalsh(S)[::-1], 0.0, None) / max(rows.shape[0] - 1, 1)
 
