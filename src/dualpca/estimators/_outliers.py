@@ -19,6 +19,7 @@ from ..robust.distances import RowDistances
 from ..robust.fit import RobustFit, RobustOptions
 from ..robust.flags import flag_rows, normality
 from ..robust.scale import chi2_quantile
+from ..solvers.subspace import warn_above
 
 #: The quantile of the cut-offs on the outlier map, as in ROBPCA.
 MAP = 0.975
@@ -63,9 +64,8 @@ def _measures_new_rows(model: Any) -> bool:
 class OutlierScoresMixin(OutlierMixin):
     """Scores and flags from the two distances of rows, the limit ``offset_`` and ``flags_by_``."""
 
-    quantile: float
-    contamination: Any
-    flag: str
+    tol: float
+    max_iter: int
     flags_by_: str
     limits_: tuple[float, float]
 
@@ -161,10 +161,7 @@ class OutlierScoresMixin(OutlierMixin):
         return 1 - 2 * xp.astype(scores < self.offset_, xp.int64)
 
     def _options(self) -> RobustOptions:
-        """Return the parameters that the method knows."""
-        names = [field.name for field in fields(RobustOptions) if field.name != "name"]
-        options = {name: getattr(self, name) for name in names}
-        return RobustOptions(**options, name=type(self).__name__)
+        return RobustOptions(**{f.name: getattr(self, f.name) for f in fields(RobustOptions)})
 
     def _set_fit(self, fit: RobustFit, X: Operator) -> None:
         """Set the attributes that do not depend on how axes are held."""
@@ -176,20 +173,15 @@ class OutlierScoresMixin(OutlierMixin):
         self.start_, self.agreement_ = fit.start.name, fit.start.agreement
         self.residual_, self.n_iter_ = fit.subspace.residual, fit.subspace.iterations
         self.loss_, self.refitted_ = fit.loss, fit.refitted
+        warn_above(self.residual_, self.tol, type(self).__name__, self.max_iter)
         self.score_cutoff_ = chi2_quantile(MAP, self.n_components_) ** 0.5
         self.orthogonal_cutoff_ = fit.rows.cutoff(MAP)
 
     def _flag(
-        self,
-        rows: RowDistances,
-        score: Array,
-        orthogonal: Array,
-        counted: np.ndarray | None = None,
+        self, rows: RowDistances, score: Array, orthogonal: Array, counted: Any = None
     ) -> None:
         """Set the distances of the training rows, their limits, and the rows that are flagged."""
-        options = {name: getattr(self, name) for name in ("quantile", "flag", "contamination")}
+        flags = flag_rows(rows, score, orthogonal, self._options(), counted)
+        self.flags_by_, self.limits_, self.offset_ = flags
         self.score_distances_, self.orthogonal_distances_ = score, orthogonal
-        self.flags_by_, self.limits_, self.offset_ = flag_rows(
-            rows, score, orthogonal, counted=counted, **options
-        )
         self.outliers_ = self.normality(score, orthogonal) < self.offset_

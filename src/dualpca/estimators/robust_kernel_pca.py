@@ -26,12 +26,7 @@ from .robust_pca import RobustPCA
 
 __all__ = ["RobustKernelPCA"]
 
-#: The parameters that an approximate fit hands to RobustPCA of the features.
-SHARED = (
-    "n_components loss normalize center init refit solver quantile flag contamination tol max_iter"
-)
-
-#: The attributes that it takes over.
+#: The attributes that an approximate fit takes over from RobustPCA of the features.
 TAKEN = (
     "explained_variance_ explained_variance_ratio_ weights_ score_cutoff_ orthogonal_cutoff_ "
     "score_distances_ orthogonal_distances_ limits_ flags_by_ offset_ outliers_ refitted_ "
@@ -189,8 +184,7 @@ class RobustKernelPCA(
     ) -> None:
         """Fit RobustPCA of the features; distances include what landmarks do not span (Pythagoras)."""
         operator = feature_operator(self.features_, X)
-        options = {name: getattr(self, name) for name in SHARED.split()}
-        model = RobustPCA(**options, random_state=int(rng.integers(2**31)))
+        model = RobustPCA(**vars(self._options()), random_state=int(rng.integers(2**31)))
         self.pca_ = model.fit(operator, sample_weight=weights)
         steps, rows = model.convergence_, None
         if self.approximation == "nystroem":
@@ -248,9 +242,8 @@ class RobustKernelPCA(
         image = np.asarray(K.rmatmul(self.center_coef_[:, None]).image, dtype=float)[:, 0]
         self._offset = image @ parts.V
         self._center_norm2 = float(image @ parts.center)
-        self._flag(
-            fit.rows, K.asarray(parts.score_distances), fit.rows.orthogonal, fit.rows.counted
-        )
+        score = K.asarray(parts.score_distances)
+        self._flag(fit.rows, score, fit.rows.orthogonal, fit.rows.counted)
         self.weights_ = K.asarray(fit.weights)
         self.n_samples_, self.n_passes_ = X.shape[0], K.passes
         self.convergence_ = convergence(self.n_passes_, self.residual_)

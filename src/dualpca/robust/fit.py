@@ -21,7 +21,7 @@ from ..problem import DCProblem
 from ..progress import phase, stopped
 from ..solvers import IRLS, Anderson
 from ..solvers.solve import as_solver
-from ..solvers.subspace import principal_axes, solve_quietly, warn_above
+from ..solvers.subspace import principal_axes, solve_quietly
 from . import distances
 from .distances import RowDistances, centered_at, coordinates, row_distances
 from .scale import bulk, typical_size
@@ -41,7 +41,7 @@ ROUNDING, GUARD = 100, 0.05
 
 @dataclass(frozen=True)
 class RobustOptions:
-    """The parameters of :class:`dualpca.RobustPCA`; ``name`` is the estimator that warnings name."""
+    """The parameters of :class:`dualpca.RobustPCA`, which describes them."""
 
     n_components: int | float | str | None = "auto"
     loss: Any = "geman_mcclure"
@@ -51,9 +51,10 @@ class RobustOptions:
     refit: bool = True
     solver: Any = "auto"
     quantile: float = 0.999
+    flag: str = "orthogonal"
+    contamination: Any = "auto"
     tol: float = 1e-3
     max_iter: int = 300
-    name: str = "RobustPCA"
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def fit_robust(
         sample = take_sample(X, options.center, weights, rng, kernel)
         s = number_of_components(options.n_components, sample, rng)
         sample.check(s)
-        solver, dual = _solver(options.solver, s, X)
+        solver = _solver(options.solver, s, X)
         start = best_start(sample.rows, options.init, s, sample.relative_center, rng)
     spread = typical_size(Centered(sample.rows, start.center[:, None]).row_norms())
     loss = scaled_loss(as_loss(options.loss), sample.rows, start, options.normalize)
@@ -105,19 +106,17 @@ def fit_robust(
     V, joint = sample.vectors(start.W), sample.fixed is None
     view, W = centered_at(X, center, spread), distances.thin_factor(X, V)
     mass = None if weights is None else _row_vector(X, weights)
-    fit = fit_rows(view, W, loss, options, solver, mass, dual=dual, joint=joint, spread=spread)
-    warn_above(fit.residual, options.tol, options.name, options.max_iter)
+    fit = fit_rows(view, W, loss, options, solver, mass, joint, spread)
     center = center if fit.shift is None else center + coordinates(fit.shift)[:, 0]
     # Where all rows that count are the centre, any V fits them, and an implicit W has no columns.
     V = coordinates(fit.W) if fit.W.shape[1] else V
-    rows, again = row_distances(X, center, V, weights, spread), None
+    rows, refitted = row_distances(X, center, V, weights, spread), False
     if options.refit and not rows.flat:
-        again = refit(X, rows, options, sample.fixed, spread, rng)
-    if again is not None:
+        candidate = refit(X, rows, options, sample.fixed, spread, rng) or rows
         size = 1.0 if options.normalize else spread
-        before, after = (average_loss(loss, r, fit.scales, size) for r in (rows, again))
-        again = again if after <= before + GUARD * abs(before) else None
-    rows, refitted = again or rows, again is not None
+        before, after = (average_loss(loss, r, fit.scales, size) for r in (rows, candidate))
+        refitted = candidate is not rows and after <= before + GUARD * abs(before)
+        rows = candidate if refitted else rows
     components = distances.robust_components(rows, options.quantile, not joint)
     tiny = float(np.finfo(np.float32).tiny)  # weights on a cluster may be float32
     by_row = fit.weights if weights is None else fit.weights / weights.clip(tiny, None)
@@ -129,20 +128,18 @@ def _row_vector(X: Operator, values: Array) -> Array:
     return X.row_vector(values) if isinstance(X, RowBlocked) else X.asarray(values)
 
 
-def _solver(solver: Any, s: int, X: Operator) -> tuple[Any, bool]:
-    """Return the solver of that name, and whether it runs on the dual.
-
-    Refuse a Gram matrix of IRLS that memory has no room for.
-    """
+def _solver(solver: Any, s: int, X: Operator) -> Any:
+    """Return the solver of that name; "dual" stays. Refuse IRLS where memory has no room for it."""
+    if isinstance(solver, str) and solver == "dual":
+        return solver
     if isinstance(solver, str) and solver == "auto":
         solver = "irls" if X.shape[1] <= 2 * s and not X.implicit else "anderson"
-    dual = isinstance(solver, str) and solver == "dual"
-    solver = as_solver("dca" if dual else solver)
+    solver = as_solver(solver)
     if isinstance(solver, IRLS):
         n = X.shape[1] if X.is_distributed else min(X.shape)
         what = f"a Gram matrix of {n:,} x {n:,} and its eigenvectors"
         ensure(16 * n * n, what, "take another solver, such as 'anderson'", X.like)
-    return solver, dual
+    return solver
 
 
 def scaled_loss(loss: Loss, sample: Matrix, start: Start, normalize: bool) -> Loss:
@@ -172,15 +169,13 @@ def fit_rows(
     options: RobustOptions,
     solver: Any,
     mass: Array | None,
-    *,
-    dual: bool,
     joint: bool,
     spread: float,
 ) -> SubspaceFit:
     """Minimise ``sum_i m_i rho(a_i ||(I - W W^T)(x_i - c)||)`` over W, and over c where ``joint``.
 
     The rows of ``base`` are centred at the start; ``a_i`` is 1, or 1 over their norm. In turns, DCA
-    finds W with c fixed (Algorithm 5; 6 where ``dual`` or for a kernel), and c becomes the mean of the
+    finds W with c fixed (Algorithm 5; 6 for "dual" or a kernel), and c becomes the mean of the
     rows by their weights, which lowers the objective too; until c stays.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # an infinite norm is refused
@@ -196,10 +191,10 @@ def fit_rows(
         rows = view if scales is None else Weighted(view, scales)
         problem = robust(rows, loss=loss, mass=mass)
         left = {"tol": options.tol, "max_iter": max(1, options.max_iter - iterations)}
-        if dual:
+        if isinstance(solver, str):
             kernel = Kernel.linear(rows)
-            W0 = kernel.rmatmul(rows @ W)
-            result = solve_quietly(replace(problem, X=kernel), solver, W0=W0, **left)
+            dual, W0 = replace(problem, X=kernel), kernel.rmatmul(rows @ W)
+            result = solve_quietly(dual, as_solver("dca"), W0=W0, **left)
             W = rows.rmatmul(result.W.coefficients)
         else:
             most = min(CYCLE, left["max_iter"]) if isinstance(solver, IRLS) else left["max_iter"]

@@ -10,6 +10,7 @@ import numpy as np
 from ..linalg import Array, host_sample, namespace
 from ..solvers.solve import user_stacklevel
 from .distances import RowDistances
+from .fit import RobustOptions
 from .scale import chi2_quantile
 from .starts import Start
 
@@ -26,21 +27,15 @@ def normality(score: Array, orthogonal: Array, by: str, limits: tuple[float, flo
 
 
 def flag_rows(
-    rows: RowDistances,
-    score: Array,
-    orthogonal: Array,
-    *,
-    quantile: float,
-    flag: str,
-    contamination: Any,
-    counted: np.ndarray | None = None,
+    rows: RowDistances, score: Array, orthogonal: Array, options: RobustOptions, counted: Any = None
 ) -> tuple[str, tuple[float, float], float]:
     """Return which distances flag rows, their limits at ``quantile``, and the offset of normality.
 
     ``contamination`` is "auto", or the share of the ``counted`` rows to flag instead.
     """
-    limits = chi2_quantile(quantile, rows.V.shape[1]) ** 0.5, rows.cutoff(quantile)
-    by = "score" if rows.flat else flag
+    q, contamination = options.quantile, options.contamination
+    limits = chi2_quantile(q, rows.V.shape[1]) ** 0.5, rows.cutoff(q)
+    by = "score" if rows.flat else options.flag
     if contamination == "auto":
         return by, limits, -{"score": limits[0], "orthogonal": limits[1]}.get(by, 1.0)
     scores = host_sample(normality(score, orthogonal, by, limits))
