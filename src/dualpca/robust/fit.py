@@ -112,7 +112,7 @@ def fit_robust(
     V = coordinates(fit.W) if fit.W.shape[1] else V
     rows, refitted = row_distances(X, center, V, weights, spread), False
     if options.refit and not rows.flat:
-        candidate = refit(X, rows, options, sample.fixed, spread, rng) or rows
+        candidate = refit(X, rows, s, options, sample.fixed, spread, rng) or rows
         size = 1.0 if options.normalize else spread
         before, after = (average_loss(loss, r, fit.scales, size) for r in (rows, candidate))
         refitted = candidate is not rows and after <= before + GUARD * abs(before)
@@ -238,17 +238,18 @@ def weighted_mean(problem: DCProblem, scales: Array | None, W: Array) -> tuple[A
 def refit(
     X: Operator,
     rows: RowDistances,
+    s: int,
     options: RobustOptions,
     center: np.ndarray | None,
     spread: float,
     rng: np.random.Generator,
 ) -> RowDistances | None:
-    """Return the distances from mean and principal subspace of the good rows.
+    """Return the distances from mean and s principal axes of the good rows.
 
     The mean is ``center`` where that is given. None where too few rows are good or they are equal in
     feature space, and where rounding or slow convergence leaves explicit axes short of ``tol``.
     """
-    limit, s = rows.cutoff(options.quantile), rows.V.shape[1]
+    limit = rows.cutoff(options.quantile)
     good: Any = rows.good(limit)
     if not good.sum() * X.shape[0] / len(good) > 2 * s:
         return None
