@@ -7,7 +7,9 @@ import math
 import numpy as np
 
 from ..linalg import Array, largest, total
-from .base import Operator, View
+from .base import Operator
+from .row_blocks import RowBlocked
+from .views import View
 
 #: A sum of squares keeps this far from the ends of the range of its precision.
 RANGE = 2.0**10
@@ -36,6 +38,6 @@ def check_energy(energy: float, X: Operator) -> None:
 
 def _is_zero(energy: float, X: Operator) -> bool:
     """Return whether X is 0, by the norms of rows, which do not vanish where their squares do."""
-    while isinstance(X, View):
+    while isinstance(X, View) and not isinstance(X, RowBlocked):
         X = X.X
     return energy == 0 and largest(X.row_norms()) == 0

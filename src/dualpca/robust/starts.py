@@ -117,11 +117,7 @@ def take_sample(
 
 
 def _sample_of_kernel(
-    K: Operator,
-    center: Any,
-    weights: np.ndarray | None,
-    rng: Generator,
-    kernel: KernelAccess,
+    K: Operator, center: Any, weights: np.ndarray | None, rng: Generator, kernel: KernelAccess
 ) -> Sample:
     """Draw rows and return them in an orthonormal basis of their span, about the fixed centre.
 
@@ -156,9 +152,8 @@ def _sample_of_kernel(
     positive = values > len(chosen) * eps * float(values[0])
     U, root = U[:, positive], np.sqrt(values[positive])
     relative = None if fixed is None else np.zeros(len(root))
-    return Sample(
-        Matrix(norms * U * root), origin, fixed, relative, chosen, U / root / norms, check
-    )
+    rows, basis = Matrix(norms * U * root), U / root / norms
+    return Sample(rows, origin, fixed, relative, chosen, basis, check)
 
 
 def _spectrum(S: np.ndarray, rounding: float, dtype: Any) -> np.ndarray:
