@@ -276,7 +276,7 @@ def refit(
     data = view.T if X.implicit else view
     with phase("refit"), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        ritz = principal_axes(data, s, tol=tol, seed=seed, rows=view)
+        ritz = principal_axes(data, s, tol=tol, seed=seed)
     V = ritz.V
     if X.implicit:  # rows of a lower rank have fewer axes
         positive = ritz.theta > 1e-12 * ritz.theta[0]
