@@ -328,11 +328,11 @@ def reference_answers(X, M, G):
         answers[f"robust/{name}/mean"] = model.mean_
     options = {"loss": "l1", "normalize": False, "refit": False, "tol": 1e-9, "random_state": 0}
     kernel = RobustKernelPCA(3, kernel="rbf", gamma=0.1, **options).fit(X)
-    answers["robust_kernel/dual_coef"] = kernel.dual_coef_
+    answers["robust_kernel/dual_coef"] = kernel.axes_coef_
     answers["robust_kernel/center_coef"] = kernel.center_coef_
     answers["robust_kernel/outliers"] = kernel.outliers_
     linear = RobustKernelPCA(3, kernel="linear", random_state=0).fit(X)
-    answers["robust_kernel/linear"] = linear.dual_coef_
+    answers["robust_kernel/linear"] = linear.axes_coef_
     answers["sparse/components"] = SparsePCA(3, n_nonzero=4, random_state=0).fit(G).components_
     pursuit = PrincipalComponentPursuit(tol=1e-8, random_state=0).fit(M)
     answers["pursuit/singular_values"] = pursuit.singular_values_

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from dualpca import LOSSES, Anderson, Huber, RobustKernelPCA, RobustPCA, plots
-from dualpca.robust.distances import robust_scatter
+from dualpca.robust.distances import robust_scatter, row_distances
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:(two starts found|.* of the rows are flagged):UserWarning"
@@ -83,7 +83,7 @@ def kernel_of(A, B, kernel, **options):
 
 def by_numpy(model, K, k, diagonal):
     """Scores and distances of rows with kernels k, by the textbook, from K and the coefficients."""
-    A, a = model.dual_coef_.astype(float), model.center_coef_.astype(float)
+    A, a = model.axes_coef_.astype(float), model.center_coef_.astype(float)
     scores = (k - a @ K) @ A
     size2 = diagonal - 2 * k @ a + a @ K @ a
     orthogonal = np.sqrt(np.clip(size2 - (scores**2).sum(axis=1), 0, None))
@@ -104,7 +104,7 @@ def assert_as_linear(X, new, atol, *, sample_weight=None, scores=True, n=3, **op
     options = {"random_state": 0, **options}
     model = RobustKernelPCA(n, kernel="linear", **options).fit(X, sample_weight=sample_weight)
     plain = RobustPCA(n, **options).fit(X, sample_weight=sample_weight)
-    assert sine(X.T @ model.dual_coef_, plain.components_.T) < atol
+    assert sine(X.T @ model.axes_coef_, plain.components_.T) < atol
     assert_array_equal(model.outliers_, plain.outliers_)
     assert_array_equal(model.predict(new), plain.predict(new))
     loose = 100 * atol
@@ -173,7 +173,7 @@ def test_solvers_and_starts_with_a_linear_kernel(solver, init):
 
 
 def test_a_sample_of_the_rows_is_enough_to_start(monkeypatch):
-    monkeypatch.setattr("dualpca.robust.kernel_fit.ROWS", 60)
+    monkeypatch.setattr("dualpca.robust.starts.KERNEL_ROWS", 60)
     for center in CENTERS:
         assert_as_linear(bad_rows(), new_rows(), accuracy(center), center=center, **EXACT)
 
@@ -227,7 +227,7 @@ def test_axes_scores_and_distances_by_numpy(kernel, center, refit):
     K, k, own = (
         kernel_of(*pair, kernel, **KERNELS[kernel]) for pair in ((X, X), (new, X), (new, new))
     )
-    A = model.dual_coef_
+    A = model.axes_coef_
     assert_allclose(A.T @ K @ A, np.eye(4), atol=1e-8)
     assert model.center_coef_.sum() == pytest.approx(0 if center is None else 1, abs=1e-8)
     for rows, kernels, diagonal in ((X, K, np.diagonal(K)), (new, k, np.diagonal(own))):
@@ -283,11 +283,12 @@ def test_a_refit_that_raises_the_loss_is_refused(monkeypatch):
     A = np.zeros((150, 3))
     A[[0, 1, 2], [0, 1, 2]] = 1
     A = A @ np.linalg.inv(np.linalg.cholesky(A.T @ K @ A)).T
-    name = "dualpca.robust.kernel_fit.refit_kernel"
-    monkeypatch.setattr(name, lambda *a, **k: (np.full(150, 1 / 150), A))
+    center = np.full(150, 1 / 150)
+    name = "dualpca.robust.fit.refit"
+    monkeypatch.setattr(name, lambda X, *a: row_distances(X, center, A, None, 1.0))
     model = fitted(X, kernel="linear")
     assert not model.refitted_
-    assert sine(X.T @ model.dual_coef_, X.T @ A) > 0.5
+    assert sine(X.T @ model.axes_coef_, X.T @ A) > 0.5
     assert model.outliers_[:30].all()
 
 
@@ -458,7 +459,7 @@ def test_a_kernel_matrix_is_as_good_as_rows(center):
     model = fitted(K, kernel="precomputed", gamma=1.0, center=center)
     plain = fitted(X, kernel="rbf", gamma=0.02, center=center)
     assert_array_equal(model.outliers_, plain.outliers_)
-    assert_allclose(model.dual_coef_, plain.dual_coef_, atol=1e-9)
+    assert_allclose(model.axes_coef_, plain.axes_coef_, atol=1e-9)
     assert_allclose(model.transform(k), plain.transform(new), atol=1e-9)
     assert_allclose(model.orthogonal_distances_, plain.orthogonal_distances_, atol=1e-9)
     assert_allclose(model.weights_, plain.weights_, atol=1e-9)
@@ -546,7 +547,7 @@ def test_float32_stays_float32(kernel, approximation):
         found += [*narrow.distances(X), narrow.score_samples(X), narrow.decision_function(X)]
         assert_array_equal(narrow.predict(X) == -1, narrow.outliers_)
     if approximation is None:
-        found += [narrow.dual_coef_, narrow.center_coef_]
+        found += [narrow.axes_coef_, narrow.center_coef_]
     assert {array.dtype for array in found} == {np.dtype(np.float32)}
     assert (narrow.outliers_ != wide.outliers_).mean() < 0.02
 
@@ -744,7 +745,7 @@ def test_hard_rows(kind, kernel, center):
         "a far row": lambda: np.vstack([1e2 * X[:1], X]),
     }[kind]()
     model = fitted(X, kernel=kernel, center=center, **KERNELS[kernel])
-    for name in ("dual_coef_", "explained_variance_", "weights_", "orthogonal_distances_"):
+    for name in ("axes_coef_", "explained_variance_", "weights_", "orthogonal_distances_"):
         assert np.isfinite(getattr(model, name)).all(), name
     assert np.isfinite(model.transform(X)).all()
     assert set(np.unique(model.predict(X))) <= {-1, 1}
@@ -763,7 +764,7 @@ def test_one_huge_row_moves_nothing(size):
     X[0] *= size / np.linalg.norm(X[0])
     model = fitted(X, kernel="linear")
     plain = RobustPCA(3, random_state=0).fit(X)
-    assert sine(X.T @ model.dual_coef_, plain.components_.T) < 1e-6
+    assert sine(X.T @ model.axes_coef_, plain.components_.T) < 1e-6
     assert_array_equal(model.outliers_, plain.outliers_)
 
 
@@ -781,7 +782,7 @@ def test_axes_are_orthonormal_where_good_rows_have_fewer_dimensions():
     assert_allclose(V @ V.T, np.eye(4), atol=1e-6)
     # Good rows span three dimensions, and from K no more axes are known.
     model = fitted(X, 4, kernel="linear")
-    A = X.T @ model.dual_coef_
+    A = X.T @ model.axes_coef_
     assert model.n_components_ == 3
     assert_allclose(A.T @ A, np.eye(3), atol=1e-6)
 

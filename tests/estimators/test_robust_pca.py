@@ -30,8 +30,9 @@ from dualpca import (
 )
 from dualpca.formulations import robust
 from dualpca.operators import Blocks, Matrix
-from dualpca.robust.scale import bulk, cutoff, location_scale, repeated
-from dualpca.robust.starts import by_weight, concentrate, half, make_start, spatial_median
+from dualpca.robust.distances import row_distances
+from dualpca.robust.scale import bulk, cutoff, half, location_scale, repeated, spatial_median
+from dualpca.robust.starts import by_weight, concentrate, make_start
 from dualpca.solvers import IRLS
 
 DOUBT = pytest.mark.filterwarnings(
@@ -249,11 +250,10 @@ def test_starts_are_chosen_by_how_well_they_fit_the_nearest_half():
 
 
 def test_a_refit_that_raises_the_loss_is_refused(monkeypatch):
-    from dualpca.estimators import robust_pca
-
     X = bad_rows()
     wrong = np.eye(20)[:, :3]
-    monkeypatch.setattr(robust_pca, "refit", lambda *a, **k: (np.zeros(20), wrong))
+    name = "dualpca.robust.fit.refit"
+    monkeypatch.setattr(name, lambda X, *a: row_distances(X, np.zeros(20), wrong, None, 1.0))
     model = fitted(X)
     assert not model.refitted_
     assert sine(model.components_, wrong.T) > 0.5
@@ -486,7 +486,7 @@ def test_choice_of_components_by_the_robust_scree():
     assert (np.diff(variances) <= 0).all()
     assert variances[4] > 10 * variances[5]  # five directions, though the bad rows have forty
     assert np.linalg.eigvalsh(np.cov(X.T))[::-1][5] > 0.1 * np.linalg.eigvalsh(np.cov(X.T))[-1]
-    assert fitted(X, None).n_components_ <= 5
+    assert fitted(X, "auto").n_components_ <= 5
     assert fitted(X, 0.97).n_components_ == 5
     assert fitted(X, 0.3).n_components_ < 4
 

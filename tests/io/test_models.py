@@ -46,6 +46,7 @@ from dualpca import (
 )
 from dualpca.io import tensorfile
 from dualpca.io.codec import Decoder, Encoder
+from dualpca.io.fitted import upgrade_version_1
 from dualpca.io.models import ModelFileError, load, read_header, save
 
 pytestmark = pytest.mark.filterwarnings("ignore:two starts found", "ignore:.* of the rows are fl")
@@ -871,6 +872,16 @@ def test_kernel_pca_of_version_1_divides_by_one_less(path):
     assert len(getattr(model, "X_fit_", np.empty(N))) == N
     assert model.n_components_ == len(model.eigenvalues_)
     np.testing.assert_allclose(model.explained_variance_, model.eigenvalues_ / (N - 1), rtol=1e-12)
+
+
+def test_what_robust_models_of_version_1_called_otherwise():
+    model = RobustPCA(2, random_state=0).fit(np.random.default_rng(0).standard_normal((50, 5)))
+    model.n_components = None
+    upgrade_version_1(model)
+    assert model.n_components == "auto"
+    kernel = load(DATA / "v1_robust_kernel_pca.safetensors")
+    assert kernel.axes_coef_.shape == (kernel.n_samples_, kernel.n_components_)
+    assert not hasattr(kernel, "dual_coef_")
 
 
 def test_there_is_a_file_of_version_1_for_each_class():

@@ -180,7 +180,7 @@ def test_kernels_that_are_positive_semidefinite_are_not_looked_at(monkeypatch, o
         raise AssertionError("K was looked at")
 
     monkeypatch.setattr(_kernel_eigenpairs, "ends_of_spectrum", looked)
-    monkeypatch.setattr("dualpca.robust.kernel_fit._spectrum", looked)
+    monkeypatch.setattr("dualpca.robust.starts._spectrum", looked)
     Model(2, random_state=0, **options).fit(X)
 
 

@@ -35,6 +35,8 @@ def _estimator(options: FitOptions) -> Any:
             raise RefusedError(f"--{name} is for --method {told}; --method is {method}")
     if options.quantile is not None:
         given["quantile"] = options.quantile
+    if n is None and method in (Method.robust, Method.robust_kernel):
+        given["n_components"] = "auto"
     if method is Method.robust:
         return RobustPCA(**given)
     if method is Method.plain:
@@ -62,7 +64,7 @@ def sized(model: Any, X: Any) -> Any:
         model.n_landmarks = min(model.n_landmarks, X.shape[0])
     if model.n_components is None and isinstance(model, (PCA, SparsePCA)):
         variances = RobustPCA(random_state=model.random_state).scree(X)
-        model.n_components = components_for(variances, None, min(X.shape))
+        model.n_components = components_for(variances, "auto", min(X.shape))
     return model
 
 

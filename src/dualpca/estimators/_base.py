@@ -14,12 +14,12 @@ from scipy.sparse.linalg import LinearOperator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_n_features, validate_data
 
-from ..linalg import finfo, is_single, largest, total
+from ..linalg import is_single, total
 from ..operators import Operator, Weighted, as_operator, as_rows, centered, is_streamed
 from ..operators.centering import minus_center
+from ..operators.energy import check_energy as check_energy
 from ..operators.readable import check_readable
 from ..operators.row_blocks import RowBlocked
-from ..operators.views import View
 from ..solvers.solve import user_stacklevel
 
 
@@ -188,32 +188,6 @@ def centered_rows(
     if weights is None:
         return Xc, mean, X.shape[0]
     return Weighted(Xc, array_namespace(weights).sqrt(weights)), mean, total(weights)
-
-
-def check_energy(energy: float, X: Operator) -> None:
-    """Refuse data whose energy ``||X||_F^2`` is nearly outside the range of its precision.
-
-    Variances would overflow, or lose digits below the least normal number.
-    """
-    info = finfo(X)
-    if not energy <= float(info.max) / RANGE:
-        size = "large that their squares overflow"
-    elif energy >= float(info.smallest_normal) * RANGE or _is_zero(energy, X):
-        return
-    else:
-        size = "small that their squares underflow"
-    raise ValueError(f"X has entries so {size} {info.dtype}; divide X by its largest magnitude")
-
-
-#: A sum of squares stays at this factor from the ends of the range of its precision.
-RANGE = 2.0**10
-
-
-def _is_zero(energy: float, X: Operator) -> bool:
-    """Whether X is 0, by the norms of its rows, since their squares may vanish."""
-    while isinstance(X, View) and not isinstance(X, RowBlocked):
-        X = X.X
-    return energy == 0 and largest(X.row_norms()) == 0
 
 
 def check_number(n_components: Any) -> None:

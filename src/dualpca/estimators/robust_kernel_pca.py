@@ -1,4 +1,4 @@
-"""Robust kernel PCA with scikit-learn's face."""
+"""Robust kernel PCA as a scikit-learn estimator."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from ..kernels.definite import Ends, check_definite, definite_by_name
 from ..kernels.features import feature_operator
 from ..linalg import Array
 from ..operators import is_streamed
 from ..progress import convergence, phase
-from ..robust.distances import Measured, ordered
-from ..robust.fit import ROBUST_CONSTRAINTS, warn_of_doubt
-from ..robust.kernel_fit import apart, fit_kernel
-from ..robust.scale import chi2_quantile
-from ..robust.starts import STARTS
+from ..robust.distances import RowDistances, orthogonal_distance
+from ..robust.fit import fit_robust
+from ..robust.flags import warn_of_doubt
+from ..robust.starts import STARTS, KernelAccess
 from ._base import check_number, seed
 from ._fit_context import reports_progress
 from ._kernels import KERNEL_CONSTRAINTS, KernelMixin
-from ._outliers import OutlierScoresMixin, score_distances
-from .robust_pca import MAP, RobustPCA
+from ._outliers import MAP, ROBUST_CONSTRAINTS, OutlierScoresMixin, score_distances
+from .robust_pca import RobustPCA
 
 __all__ = ["RobustKernelPCA"]
 
-#: What an approximate fit takes over from RobustPCA on the features.
+#: The attributes that an approximate fit takes over from RobustPCA of the features.
 TAKEN = (
     "explained_variance_ explained_variance_ratio_ weights_ score_cutoff_ orthogonal_cutoff_ "
     "score_distances_ orthogonal_distances_ limits_ flags_by_ offset_ outliers_ refitted_ "
@@ -41,22 +41,20 @@ class RobustKernelPCA(
     TransformerMixin,
     BaseEstimator,
 ):
-    """Kernel PCA that bad rows do not move, and that says which rows are bad.
+    """Kernel PCA that bad rows do not move, and that flags them.
 
-    :class:`dualpca.RobustPCA` in feature space, by the dual DCA of the paper (Algorithm 6), from K alone.
-    With a linear kernel it finds what RobustPCA finds.
+    It is :class:`dualpca.RobustPCA` in feature space, by the dual DCA of the paper (Algorithm 6), from K
+    alone. With a linear kernel it finds what RobustPCA finds.
 
     Parameters
     ----------
-    n_components : int, float or None
-        As in :class:`dualpca.RobustPCA`.
     kernel, gamma, degree, coef0, kernel_params, n_jobs
         As in :class:`dualpca.KernelPCA`.
     approximation, n_landmarks, landmarks, n_random_features
-        As in :class:`dualpca.KernelPCA`; RobustPCA of the features then.
-    loss, normalize, refit, quantile, flag, contamination, tol, max_iter, random_state,
+        As in :class:`dualpca.KernelPCA`; the fit is RobustPCA of the features then.
+    n_components, loss, normalize, refit, quantile, flag, contamination, tol, max_iter, random_state,
     verbose
-        As in :class:`dualpca.RobustPCA`.
+        As in :class:`dualpca.RobustPCA`; ``n_components=None`` is for kernels of low rank.
     center : {"joint", "geometric_median", "mean"} or None
         The centre in feature space.
     init : str or list of str
@@ -65,8 +63,8 @@ class RobustKernelPCA(
 
     Attributes
     ----------
-    dual_coef_ : array of shape (n_samples, n_components)
-        The axes are ``Gamma^T dual_coef_``; not with an approximation.
+    axes_coef_ : array of shape (n_samples, n_components)
+        The axes are ``Gamma^T axes_coef_``; not with an approximation.
     center_coef_ : array of shape (n_samples,)
         The centre is ``Gamma^T center_coef_``; not with an approximation.
     explained_variance_, explained_variance_ratio_ : arrays of shape (n_components,)
@@ -102,7 +100,7 @@ class RobustKernelPCA(
 
     def __init__(
         self,
-        n_components: int | float | None = None,
+        n_components: int | float | str | None = "auto",
         *,
         kernel: Any = "rbf",
         gamma: Any = "median",
@@ -184,88 +182,75 @@ class RobustKernelPCA(
     def _fit_features(
         self, X: Any, weights: Any, present: np.ndarray | None, rng: np.random.Generator
     ) -> None:
-        """RobustPCA of the features; distances include what landmarks do not span (Pythagoras)."""
+        """Fit RobustPCA of the features; distances include what landmarks do not span (Pythagoras)."""
         operator = feature_operator(self.features_, X)
-        names = "n_components loss normalize center init refit solver quantile flag contamination"
-        options = {name: getattr(self, name) for name in (*names.split(), "tol", "max_iter")}
-        model = RobustPCA(**options, random_state=int(rng.integers(2**31)))
+        model = RobustPCA(**vars(self._options()), random_state=int(rng.integers(2**31)))
         self.pca_ = model.fit(operator, sample_weight=weights)
-        steps, found = model.convergence_, None
+        steps, rows = model.convergence_, None
         if self.approximation == "nystroem":
-            found = self._measured(X, operator, weights, present)
-            far = found.orthogonal > found.cutoff(self.quantile)
-            mass = (1.0 if weights is None else weights) * ~far
-            left, new = (mass > 0).sum(), far & ~model.outliers_
+            rows = self._row_distances(X, operator, weights, present)
+            beyond = rows.orthogonal > rows.cutoff(self.quantile)
+            mass = (1.0 if weights is None else weights) * ~beyond
+            new = beyond & ~model.outliers_
             new = new if weights is None else new & (weights > 0)
-            if self.refit and new.any() and left > 2 * model.n_components_:
+            if self.refit and new.any() and (mass > 0).sum() > 2 * model.n_components_:
                 with phase("refit"):
                     self.pca_ = model.fit(operator, sample_weight=mass)
-                found = self._measured(X, operator, weights, present)
+                rows = self._row_distances(X, operator, weights, present)
         for name in TAKEN.split():
             setattr(self, name, getattr(model, name))
-        if found is not None:
-            self.orthogonal_cutoff_ = found.cutoff(MAP)
-            self._flag(found, model.score_distances_, found.orthogonal, found.counted)
+        if rows is not None:
+            self.orthogonal_cutoff_ = rows.cutoff(MAP)
+            self._flag(rows, model.score_distances_, rows.orthogonal, rows.counted)
         self.n_passes_ = operator.passes
         self.convergence_ = [*steps[:-1], (self.n_passes_, self.residual_)]
 
-    def _measured(
+    def _row_distances(
         self, X: Any, operator: Any, weights: Array | None, present: np.ndarray | None
-    ) -> Measured:
-        """The training rows beside the subspace, in feature space."""
-        T, rest = self.pca_._scores(operator), self._unspanned(X, operator)
-        orthogonal = np.hypot(self.pca_.orthogonal_distances_, rest)
-        T, orthogonal = operator.persist_rows(T, orthogonal)
+    ) -> RowDistances:
+        """Return the distances of the training rows in feature space."""
         pca = self.pca_
-        counted = None if operator.is_distributed else present  # of spread rows a sample is at hand
+        orthogonal = np.hypot(pca.orthogonal_distances_, self._unspanned(X, operator))
+        T, orthogonal = operator.persist_rows(pca._scores(operator), orthogonal)
+        counted = None if operator.is_distributed else present  # there a sample is on the host
         V = pca.components_.T
-        return Measured.of(pca._origin, V, T, orthogonal, weights, counted=counted)
+        return RowDistances(pca._origin, V, T, orthogonal, weights, counted=counted)
 
     def _unspanned(self, X: Any, operator: Any) -> Any:
-        """``sqrt(k(x, x) - ||phi(x)||^2)``: how far a row is from the span of the landmarks."""
+        """Return ``sqrt(k(x, x) - ||phi(x)||^2)``: the distance of a row from the landmarks' span."""
         norms = operator.row_norms()
         return np.sqrt(np.clip(self._diagonal(X) - norms**2, 0.0, None)).astype(norms.dtype)
 
     def _fit_exact(self, X: Any, weights: Any, rng: np.random.Generator) -> None:
         K = self._kernel_operator(X)
-        mass = np.ones(X.shape[0]) if weights is None else np.asarray(weights, dtype=float)
-        done = fit_kernel(self, K, lambda rows: self._between(X, rows), mass, weights is None, rng)
-        self.agreement_, self.start_, self.loss_ = done.agreement, done.start, done.loss
-        self.refitted_, self.residual_, self.n_iter_ = done.refitted, done.residual, done.iterations
+
+        def between(rows: np.ndarray) -> np.ndarray:
+            precomputed = self.kernel == "precomputed"
+            return X[np.ix_(rows, rows)] if precomputed else self._kernel(X[rows], X[rows])
+
+        def check_spectrum(values: np.ndarray, s: int) -> None:
+            ends = Ends(*(float(values[i]) for i in (s - 1, -1, 0)))
+            check_definite(self, values[:s].clip(0), ends, by_size=True)
+
+        kernel = KernelAccess(between, None if definite_by_name(self) else check_spectrum)
+        mass = None if weights is None else np.asarray(weights, dtype=float)
+        fit = fit_robust(K, self._options(), rng, mass, kernel)
+        self._set_fit(fit, K)
+        parts = fit.components
         self.X_fit_ = X if self.kernel == "precomputed" or is_streamed(X) else X.copy()
-        self._set(done.found, K, None if weights is None else mass)
-        by_row = done.weights / np.maximum(mass, 1e-300)
-        by_row = np.where(mass > 0, by_row / max(by_row.max(), 1e-300), 0.0)
-        self.weights_ = by_row.astype(K.dtype)
-        self.n_samples_, self.n_passes_ = X.shape[0], K.passes
-        self.convergence_ = convergence(self.n_passes_, self.residual_)
-        warn_of_doubt(self, done.nearness)
-
-    def _between(self, X: Any, rows: np.ndarray) -> np.ndarray:
-        """K between some of the training rows."""
-        return (
-            X[np.ix_(rows, rows)]
-            if self.kernel == "precomputed"
-            else self._kernel(X[rows], X[rows])
-        )
-
-    def _set(self, found: Measured, K: Any, weights: np.ndarray | None) -> None:
-        parts = ordered(found, self.quantile, weights, self.center != "joint")
-        total = float(parts.variances.sum()) + parts.rest
-        dtype = np.dtype(K.dtype)
-        self.n_components_ = parts.V.shape[1]
-        self.dual_coef_, self.center_coef_ = parts.V.astype(dtype), parts.center.astype(dtype)
-        self.explained_variance_ = parts.variances.astype(dtype)
-        self.explained_variance_ratio_ = (parts.variances / (total or 1.0)).astype(dtype)
-        image = np.asarray(K.rmatmul(K.asarray(parts.center[:, None])).image, dtype=float)[:, 0]
+        self.axes_coef_, self.center_coef_ = K.asarray(parts.V), K.asarray(parts.center)
+        image = np.asarray(K.rmatmul(self.center_coef_[:, None]).image, dtype=float)[:, 0]
         self._offset = image @ parts.V
         self._center_norm2 = float(image @ parts.center)
-        self.score_cutoff_ = chi2_quantile(MAP, self.n_components_) ** 0.5
-        self.orthogonal_cutoff_ = found.cutoff(MAP)
-        self._flag(found, parts.score_distances.astype(dtype), found.orthogonal, found.counted)
+        score = K.asarray(parts.score_distances)
+        self._flag(fit.rows, score, fit.rows.orthogonal, fit.rows.counted)
+        self.weights_ = K.asarray(fit.weights)
+        self.n_samples_, self.n_passes_ = X.shape[0], K.passes
+        self.convergence_ = convergence(self.n_passes_, self.residual_)
+        warn_of_doubt(self.outliers_, self.contamination, fit.start)
 
     def fit_predict(self, X: Any, y: Any = None, **params: Any) -> Array:
-        """+1 for good training rows, -1 for outliers; also where the kernel is precomputed.
+        """Return +1 for good training rows, -1 for outliers; also for a precomputed kernel.
 
         Parameters
         ----------
@@ -280,7 +265,7 @@ class RobustKernelPCA(
         return 1 - 2 * self.fit(X, **params).outliers_.astype(np.int64)
 
     def transform(self, X: Any) -> Array:
-        """The scores of new rows: Theorem 3.8, from kernels with the training rows alone.
+        """Return the scores of new rows, from kernels with the training rows alone (Theorem 3.8).
 
         Parameters
         ----------
@@ -294,21 +279,19 @@ class RobustKernelPCA(
         X = self._checked(X, "transform")
         if self.approximation is not None:
             return self.pca_._scores(feature_operator(self.features_, X))
-        return np.concatenate([self._image(X[rows])[0] for rows in self._chunks(X)])
+        return np.concatenate(
+            [self._image(X[rows])[0] for rows in self._in_chunks(X, self.X_fit_.shape[0])]
+        )
 
     def _checked(self, X: Any, method: str) -> Any:
         check_is_fitted(self, "explained_variance_")
         return self._kernel_rows(X, reset=False)
 
-    def _chunks(self, X: Any) -> list[slice]:
-        return self._in_chunks(X, self.X_fit_.shape[0])
-
     def _image(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Scores of rows, and their inner products with the centre."""
+        """Return the scores of rows, and their inner products with the centre."""
         K = X if self.kernel == "precomputed" else self._kernel(X, self.X_fit_)
-        return K @ self.dual_coef_ - self._offset.astype(
-            self.dual_coef_.dtype
-        ), K @ self.center_coef_
+        scores = K @ self.axes_coef_
+        return scores - self._offset.astype(scores.dtype), K @ self.center_coef_
 
     def _check_new_rows(self) -> None:
         if self.kernel == "precomputed":
@@ -327,13 +310,12 @@ class RobustKernelPCA(
             return score, orthogonal
         self._check_new_rows()
         parts = []
-        for rows in self._chunks(X):
+        for rows in self._in_chunks(X, self.X_fit_.shape[0]):
             T, inner = self._image(X[rows])
-            square = self._diagonal(X[rows])
-            norms, sizes = (
-                np.sqrt(np.clip(a, 0.0, None)).astype(T.dtype)
-                for a in (square - 2 * inner + self._center_norm2, square)
-            )
-            parts.append((score_distances(T, self.explained_variance_), apart(norms, T, sizes)))
-        score, orthogonal = zip(*parts, strict=True)
-        return np.concatenate(score), np.concatenate(orthogonal)
+            size2 = self._diagonal(X[rows])
+            squares = np.stack([size2 - 2 * inner + self._center_norm2, size2])
+            norms, sizes = np.sqrt(np.clip(squares, 0.0, None)).astype(T.dtype)
+            orthogonal = orthogonal_distance(norms, T, sizes)
+            parts.append([score_distances(T, self.explained_variance_), orthogonal])
+        score, orthogonal = map(np.concatenate, zip(*parts, strict=True))
+        return score, orthogonal

@@ -1,4 +1,4 @@
-"""Robust PCA with scikit-learn's face."""
+"""Robust PCA as a scikit-learn estimator."""
 
 from __future__ import annotations
 
@@ -7,93 +7,71 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.validation import check_is_fitted
 
-from ..linalg import Array, largest, to_numpy
-from ..losses import as_loss
-from ..operators import Centered
+from ..linalg import Array, namespace, to_numpy
+from ..operators import Selected, as_operator
+from ..operators.block_ops import dense
 from ..operators.row_blocks import RowBlocked
-from ..progress import convergence, phase
+from ..progress import convergence
 from ..robust.center import CENTERS
-from ..robust.data import prepare
-from ..robust.distances import Measured, measure, ordered
-from ..robust.fit import (
-    GUARD,
-    ROBUST_CONSTRAINTS,
-    ensure_room,
-    fit_rows,
-    mean_loss,
-    recentred,
-    refit,
-    robust_solver,
-    scaled_loss,
-    warn_of_doubt,
-)
-from ..robust.scale import chi2_quantile
-from ..robust.starts import (
-    STARTS,
-    as_starts,
-    best_start,
-    number_of_components,
-    scree,
-    typical_size,
-)
-from ..solvers.subspace import warn_above
+from ..robust.distances import scores_and_distances
+from ..robust.fit import fit_robust
+from ..robust.flags import warn_of_doubt
+from ..robust.starts import STARTS, scree, take_sample
+from ._base import check_number, check_same_kind, checked_weights, seed, shifted, validated
 from ._fit_context import FitContext, reports_progress
-from ._outliers import LinearOutliersMixin
+from ._outliers import ROBUST_CONSTRAINTS, OutlierScoresMixin, score_distances
 from ._scores import CovarianceMixin, ScoresMixin
 
 __all__ = ["RobustPCA"]
 
-#: The quantile of the cut-offs on the outlier map, as in ROBPCA.
-MAP = 0.975
 
-
-class RobustPCA(FitContext, LinearOutliersMixin, CovarianceMixin, ScoresMixin, BaseEstimator):
-    """PCA that bad rows do not move, and that says which rows are bad.
+class RobustPCA(FitContext, OutlierScoresMixin, CovarianceMixin, ScoresMixin, BaseEstimator):
+    """PCA that bad rows do not move, and that flags them.
 
     It minimises ``sum_i rho(||(I - W W^T)(x_i - c)||)`` over an orthonormal W and a centre c, the robust
     problem of the paper (Proposition 4.1) with any loss ``rho(r) = psi(r^2)``, psi concave, by DCA from a
-    robust start; then flags the rows that are far from the subspace and fits the others once more.
+    robust start. Then it flags the rows far from the subspace and fits the others once more.
 
     Parameters
     ----------
-    n_components : int, float or None
-        How many components: a number; the fraction of the robust variance to explain (0 < f < 1); or
-        None, the fewest that hold 80 % of it, at most 10: of the variance of the least outlying half
-        of the rows (see :meth:`scree`), of which the fit may hold a little more or less.
+    n_components : int, float, "auto" or None
+        A number; the fraction of the robust variance to explain (0 < f < 1); "auto", the fewest
+        components that hold 80 % of it, at most 10; or None, all n_features, which needs more than
+        twice as many rows. The robust variance is that of the least outlying half of the rows (see
+        :meth:`scree`), of which the fit may hold a little more or less.
     loss : str or Loss
         "l1" (the paper's), "lp", "huber", "log", "cauchy", "geman_mcclure", "welsch", "tukey", or an
-        instance such as ``Huber(scale=0.1)``. Scales that are not given are set from the residuals of
+        instance such as ``Huber(scale=0.1)``. A scale that is not given is set from the residuals of
         the good rows at the start.
     normalize : bool
-        Divide each row by its distance from the centre ("spherized" rows), so that its loss does not
-        depend on its norm.
+        Divide each row by its distance from the centre, so that its loss does not depend on its norm.
     center : {"joint", "geometric_median", "median", "mean"}, None or array of shape (n_features,)
-        "joint" fits the centre together with the subspace; the others are computed first and stay; None
-        is no centring, as in the paper.
+        "joint" fits the centre together with the subspace. The others are computed first and stay;
+        None is no centring, as in the paper.
     init : str, array of shape (n_components, n_features), or list of those
         "stahel_donoho" (the least outlying half of the rows, over directions through pairs of rows),
-        "spherical" (PCA of spherized rows), "pca", "random" or components. Of several, each is
-        concentrated on its nearest half of the rows, and the first is taken that fits them as well
-        as the best, or within 10 % of it; "auto" is the first two.
-        Starts see a sample of at most 2000 rows.
+        "spherical" (PCA of normalised rows), "pca", "random" or components. Several starts are each
+        concentrated on their nearest half of the rows, and the first that fits it within 10 % of the
+        best is taken; "auto" is the first two. Starts see a sample of at most 2000 rows.
     refit : bool
-        Flag the rows far from the subspace and replace centre and subspace by those of the others,
-        unless that raises the loss by more than 5 % or ends short of ``tol``.
+        Flag the rows far from the subspace and take centre and subspace of the others, unless that
+        raises the loss by more than 5 % or ends short of ``tol``.
     solver : {"auto", "anderson", "dca", "irls", "dual"} or solver
         DCA with Anderson acceleration, DCA (Algorithm 5), IRLS, or DCA on the dual (Algorithm 6), which
-        finds the same subspace. "auto" is IRLS where there are at most twice as many features as
-        components, else Anderson.
+        finds the same subspace. "auto" is IRLS for at most twice as many features as components, else
+        Anderson.
     quantile : float
-        Rows are flagged beyond this quantile of the distances of good rows.
+        Rows beyond this quantile of the distances of good rows are flagged.
     flag : {"orthogonal", "both"}
         Whether rows far out within the subspace are flagged too, by their score distance.
     contamination : "auto" or float
         The share of the training rows to flag, instead of by ``quantile``.
     tol : float
-        The relative residual of DCA to reach, and of the centre; statistical errors are larger.
+        The relative residual of DCA, and of the centre, to reach; statistical errors are larger.
     max_iter : int
-        The most iterations; a ConvergenceWarning tells the residual reached.
+        The most iterations; a ConvergenceWarning names the residual reached.
     random_state : int, RandomState instance or None
         The seed of the sample and of the directions.
     verbose : int
@@ -106,7 +84,7 @@ class RobustPCA(FitContext, LinearOutliersMixin, CovarianceMixin, ScoresMixin, B
     explained_variance_, explained_variance_ratio_ : arrays of shape (n_components,)
         Variances of the scores of good rows, consistent for normal data.
     mean_ : array of shape (n_features,)
-        The robust centre; zeros where ``center=None``.
+        The robust centre; zeros for ``center=None``.
     noise_variance_ : float
         The mean variance of good rows in the directions left out.
     weights_ : array of shape (n_samples,)
@@ -115,20 +93,20 @@ class RobustPCA(FitContext, LinearOutliersMixin, CovarianceMixin, ScoresMixin, B
         The two distances of the training rows.
     score_cutoff_, orthogonal_cutoff_ : float
         ROBPCA's cut-offs of both at 0.975, for the outlier map.
+    limits_ : tuple of float
+        The score and the orthogonal distance at ``quantile``.
+    flags_by_ : str
+        ``flag``, or "score" where no row has an orthogonal distance.
     offset_ : float
         Rows with ``score_samples(X) < offset_`` are flagged.
     outliers_ : bool array of shape (n_samples,)
         The training rows that are flagged.
-    flags_by_ : str
-        ``flag``, or "score" where no row has an orthogonal distance.
-    limits_ : tuple of float
-        The score and the orthogonal distance at ``quantile``.
     refitted_ : bool
         Whether the refit stood.
     start_ : str
         The start that was taken.
     agreement_ : float
-        The share of the nearest half of the rows that the starts have in common: 1 where they agree.
+        The share of the nearest half of the rows that the starts have in common.
     loss_ : Loss
         The loss with its scale.
     n_components_, n_samples_, n_features_in_, n_iter_, n_passes_ : int
@@ -168,7 +146,7 @@ class RobustPCA(FitContext, LinearOutliersMixin, CovarianceMixin, ScoresMixin, B
 
     def __init__(
         self,
-        n_components: int | float | None = None,
+        n_components: int | float | str | None = "auto",
         *,
         loss: Any = "geman_mcclure",
         normalize: bool = True,
@@ -223,73 +201,54 @@ class RobustPCA(FitContext, LinearOutliersMixin, CovarianceMixin, ScoresMixin, B
         -------
         self
         """
-        data = prepare(self, X, sample_weight)
-        rows, weights, sample, rng = data.rows, data.weights, data.sample, data.rng
-        ensure_room(self.solver, rows)
-        with phase("start"):
-            s = number_of_components(self.n_components, sample, data.about, rng)
-            starts = as_starts(self.init, s, rows.shape[1])
-            start, self.agreement_, nearness = best_start(sample, starts, s, data.about, rng)
-        self.loss_ = scaled_loss(as_loss(self.loss), sample, start, self.normalize)
-        self.start_ = start.name
-        spread = typical_size(Centered(sample, start.center[:, None]).row_norms())
-        solver, dual = robust_solver(self.solver, s, rows.shape[1])
-        center = start.center + data.origin
-        base = recentred(rows, center, spread)
-        fit = fit_rows(
-            base,
-            base.asarray(start.W),
-            loss=self.loss_,
-            normalize=self.normalize,
-            joint=data.fixed is None,
-            solver=solver,
-            dual=dual,
-            mass=None if weights is None else rows.row_vector(weights),
-            tol=self.tol,
-            max_iter=self.max_iter,
-            spread=spread,
-        )
-        if fit.delta is not None:
-            center = center + to_numpy(fit.delta)[:, 0].astype(float)
-        warn_above(fit.residual, self.tol, type(self).__name__, self.max_iter)
-
-        def measured(center: np.ndarray, V: Array) -> Measured:
-            return measure(rows, center, V, weights, spread)
-
-        def loss(center: np.ndarray, V: Array) -> float:
-            W = to_numpy(V).astype(float)
-            return mean_loss(sample, self.loss_, start, center - data.origin, W, self.normalize)
-
-        found = measured(center, fit.W)
-        cut = found.cutoff(self.quantile)
-        good = found.orthogonal <= cut
-        good = good if rows.is_distributed else to_numpy(good)
-        share = float((found.some_orthogonal <= cut).mean())
-        self.refitted_ = False
-        if self.refit and not found.flat and share * rows.shape[0] > 2 * s:
-            new = refit(
-                rows,
-                good,
-                s,
-                center=data.fixed,
-                weights=weights,
-                spread=spread,
-                tol=min(self.tol, 1e-4),
-                seed=int(rng.integers(2**31)),
-            )
-            before = loss(center, fit.W)
-            if new is not None and loss(*new) <= before + GUARD * abs(before):
-                self.refitted_, found = True, measured(*new)
-        self.residual_, self.n_iter_ = fit.residual, fit.iterations
-        self._set(found, rows, weights, data.fixed is not None)
-        tiny = float(np.finfo(np.float32).tiny)  # weights on a cluster may be float32
-        by_row = fit.weights if weights is None else fit.weights / weights.clip(tiny, None)
-        self._describe(data.whole, found, data.present, by_row)
-        warn_of_doubt(self, nearness)
+        whole, weights, present = self._checked_rows(X, sample_weight)
+        rows = whole if present is None else Selected(whole, present)
+        rng = np.random.default_rng(seed(self.random_state))
+        fit = fit_robust(rows, self._options(), rng, weights)
+        self._set_fit(fit, rows)
+        parts, (d, s) = fit.components, fit.components.V.shape
+        self.components_ = rows.asarray(np.ascontiguousarray(parts.V.T))
+        self.noise_variance_ = parts.residual_variance / (d - s) if d > s else 0.0
+        self.mean_ = rows.asarray(parts.center)
+        self._mean_rest = rows.asarray(parts.center - to_numpy(self.mean_))
+        by_row = fit.weights
+        if present is None:
+            score, orthogonal = rows.row_vector(parts.score_distances), fit.rows.orthogonal
+        else:
+            score, orthogonal = self._distances(whole)
+            by_row = np.zeros(len(present))
+            by_row[present] = fit.weights
+        self._flag(fit.rows, score, orthogonal, present)
+        self.weights_, self.outliers_ = whole.persist_rows(whole.row_vector(by_row), self.outliers_)
+        self.n_samples_, self.n_passes_ = whole.shape[0], whole.passes
+        self.convergence_ = convergence(self.n_passes_, self.residual_)
+        warn_of_doubt(self.outliers_, self.contamination, fit.start)
         return self
 
+    def _checked_rows(
+        self, X: Any, sample_weight: Any
+    ) -> tuple[RowBlocked, Array | None, np.ndarray | None]:
+        """Return the rows, the weights of those that count, and which do, None if all.
+
+        Rows of weight 0 that are on a cluster count.
+        """
+        check_number(self.n_components)
+        rows = as_operator(validated(self, X, reset=True, rows=2))
+        assert isinstance(rows, RowBlocked)
+        if rows.is_distributed and isinstance(self.solver, str) and self.solver == "dual":
+            raise ValueError(
+                "solver='dual' iterates on a row for each row of X, which dask data keeps on the "
+                "cluster; use 'auto', 'anderson' or 'dca', which find the same subspace"
+            )
+        weights = checked_weights(sample_weight, rows)
+        if weights is None or rows.is_distributed:
+            return rows, weights, None
+        weights = to_numpy(weights).astype(float)
+        present = weights > 0
+        return rows, weights[present], None if present.all() else present
+
     def scree(self, X: Any, sample_weight: Any = None) -> np.ndarray:
-        """Robust variances along all axes, to choose ``n_components`` from; nothing is fitted.
+        """Return robust variances along all axes, to choose ``n_components`` from, without a fit.
 
         Parameters
         ----------
@@ -299,41 +258,49 @@ class RobustPCA(FitContext, LinearOutliersMixin, CovarianceMixin, ScoresMixin, B
         Returns
         -------
         variances : array, decreasing
-            Of the least outlying half of the rows (of a sample of at most 2000), in their principal
-            axes.
+            Those of the least outlying half of the rows (of a sample of at most 2000), in their
+            principal axes.
         """
-        data = prepare(clone(self), X, sample_weight)
-        return scree(data.sample, data.about, data.rng)
+        self._validate_params()
+        whole, weights, present = clone(self)._checked_rows(X, sample_weight)
+        rows = whole if present is None else Selected(whole, present)
+        rng = np.random.default_rng(seed(self.random_state))
+        sample = take_sample(rows, self.center, weights, rng)
+        return scree(sample.rows, sample.relative_center, rng)
 
-    def _set(self, found: Measured, rows: RowBlocked, weights: Array | None, fixed: bool) -> None:
-        """Components in order of their robust variances, and the variance around them."""
-        parts = ordered(found, self.quantile, weights, fixed)
-        total = float(parts.variances.sum()) + parts.rest
-        d, s = parts.V.shape
-        self.n_components_ = s
-        self.components_ = rows.asarray(np.ascontiguousarray(parts.V.T))
-        self.explained_variance_ = rows.asarray(parts.variances)
-        self.explained_variance_ratio_ = rows.asarray(parts.variances / (total or 1.0))
-        self.noise_variance_ = parts.rest / (d - s) if d > s else 0.0
-        self.mean_ = rows.asarray(parts.center)
-        self._mean_rest = rows.asarray(parts.center - to_numpy(self.mean_))
-        self.orthogonal_cutoff_ = found.cutoff(MAP)
-        self.score_cutoff_ = chi2_quantile(MAP, s) ** 0.5
-        self._flag(found, rows.row_vector(parts.score_distances), found.orthogonal)
+    def _checked(self, X: Any, method: str) -> Any:
+        check_is_fitted(self, "components_")
+        check_same_kind(X, self.components_, f"{type(self).__name__}.{method}")
+        return validated(self, X, reset=False)
 
-    def _describe(
-        self, whole: RowBlocked, found: Measured, present: np.ndarray | None, weights: Array
-    ) -> None:
-        """What there is to say of each training row, those of weight 0 included."""
-        self.n_samples_ = whole.shape[0]
-        by_row = weights / max(largest(weights), 1e-300)
-        if present is not None:
-            by_row, some = np.zeros(self.n_samples_), by_row
-            by_row[present] = some
-            self._flag(found, *self._distances(whole), present)
-        self.weights_, self.outliers_ = whole.persist_rows(whole.row_vector(by_row), self.outliers_)
-        self.n_passes_ = whole.passes
-        self.convergence_ = convergence(self.n_passes_, self.residual_)
+    def _distances(self, X: Any) -> tuple[Array, Array]:
+        T, orthogonal = scores_and_distances(shifted(X, self._origin), self.components_.T)
+        return score_distances(T, self.explained_variance_), orthogonal
+
+    def contributions(self, X: Any) -> Array:
+        """Return what each variable adds to the squared orthogonal distance of a row.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            The rows to explain, such as outliers: the answer is a dense array of the same shape.
+
+        Returns
+        -------
+        contributions : array of shape (n_samples, n_features)
+            Squared residuals with the sign of the residual; their magnitudes sum over a row to the
+            squared orthogonal distance.
+        """
+        operator = as_operator(self._checked(X, "contributions"))
+        assert isinstance(operator, RowBlocked)
+        mean, V = self.mean_, self.components_.T
+
+        def part(rows: slice, block: Any) -> Array:
+            centred = dense(block) - mean
+            residual = centred - (centred @ V) @ V.T
+            return residual * namespace(residual).abs(residual)
+
+        return operator.map_rows(part, operator.shape[1])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -74,6 +74,10 @@ def upgrade_version_1(model: Any) -> None:
     """Give a model from a version-1 file the attributes that version 2 has."""
     for estimator in estimators(model):
         fitted = vars(estimator)
+        if type(estimator).__name__ == "RobustKernelPCA" and "dual_coef_" in fitted:
+            fitted["axes_coef_"] = fitted.pop("dual_coef_")
+        if type(estimator).__name__.startswith("Robust") and estimator.n_components is None:
+            estimator.n_components = "auto"
         for old, new in RENAMED.items():
             if old in fitted:
                 fitted[new] = fitted.pop(old)

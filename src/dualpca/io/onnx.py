@@ -210,7 +210,7 @@ def _transform(graph: _Graph, step: Any, X: str) -> str:
         return graph.cast(_features(graph, step, wide), graph.dtype)
     K = wide if step.kernel == "precomputed" else _kernel(graph, step, wide, step.X_fit_)
     if isinstance(step, RobustKernelPCA):
-        A, offset = step.dual_coef_.astype(float), step._offset
+        A, offset = step.axes_coef_.astype(float), step._offset
     else:
         A, offset = step._coefficients.astype(float), step._offset
     scores = graph.add("MatMul", K, graph.constant(A, "float64"))

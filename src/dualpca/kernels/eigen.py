@@ -101,7 +101,9 @@ def kernel_eigenpairs(
     return _with_rounding(model, result, rounding, named)
 
 
-def _with_rounding(model: Any, result: SubspaceResult, rounding: float, named: bool) -> SubspaceResult:
+def _with_rounding(
+    model: Any, result: SubspaceResult, rounding: float, named: bool
+) -> SubspaceResult:
     """Return the result with the rounding of K in its residuals, and warn if these are above ``tol``.
 
     Entries of K of size k are off by about eps k, so that a product with a vector is by eps k sqrt(N).

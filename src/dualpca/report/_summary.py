@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..robust.fit import DISAGREE
+from ..robust.flags import DISAGREE
 from ._html import counted, escape, number, percent
 from ._model import Fitted, in_words
 from ._rows import Data, Rows

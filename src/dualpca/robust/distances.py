@@ -1,158 +1,196 @@
-"""Score and orthogonal distances, their cut-offs, and the robust scatter of scores."""
+"""Score and orthogonal distances of rows, their cut-offs, and the robust scatter of scores.
+
+The coordinates of vectors are their entries; in feature space the coefficients A of ``Gamma^T A``.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from array_api_compat import is_dask_array
 from scipy.special import chdtr
 
-from ..estimators._base import shifted
 from ..linalg import Array, fix_signs, host_sample, namespace, to_numpy
-from ..operators import Operator
+from ..operators import Centered, Operator
 from ..operators.block_ops import row_norms
+from ..operators.centering import Shifted
 from ..operators.row_blocks import RowBlocked
 from .scale import bulk, chi2_quantile, cutoff, location_scale, repeated
 
-#: Scores within this quantile of chi-squared enter the scatter.
-INNER = 0.975
+#: Scores within this quantile of chi-squared enter the scatter. The first location and scale of each
+#: coordinate come from at most this many rows.
+INNER, FIRST_ROWS = 0.975, 5000
 
-#: The first location and scale of each coordinate come from at most so many rows.
-FEW = 5000
-
-#: A residual below this share of the row is computed from its entries: the difference of squares
-#: would keep too few digits of it.
+#: A residual below this share of the row is computed from its entries: a difference of squares would
+#: keep too few of its digits.
 SMALL = 3e-2
+
+#: This many rows are worked on at once, so that no second matrix of scores is made.
+CHUNK = 2**15
+
+
+def thin_factor(X: Operator, A: np.ndarray) -> Array:
+    """Return the vectors with coordinates A as a thin factor that X can be multiplied with."""
+    return X.rmatmul(X.asarray(A)) if X.implicit else X.asarray(A)
+
+
+def coordinates(W: Array) -> np.ndarray:
+    """Return the coordinates of a thin factor in float64."""
+    return to_numpy(getattr(W, "coefficients", W)).astype(float)
+
+
+def eps_of(X: Operator) -> float:
+    """Return the rounding of X's precision."""
+    return float(np.finfo("float32" if "float32" in str(X.dtype) else "float64").eps)
+
+
+def centered_at(X: Operator, center: np.ndarray, spread: float = 0.0) -> Operator:
+    """Return ``X - 1 c^T``: implicit where that keeps the digits of rows of size ``spread``."""
+    size2 = float(center @ center)
+    if size2 == 0 and not X.implicit:
+        return X
+    limit = 4.0 if "float32" in str(X.dtype) else 1e3
+    if isinstance(X, RowBlocked) and not X.sparse and size2 > limit * spread**2:
+        return Shifted(X, center[:, None])
+    return Centered(X, thin_factor(X, center[:, None]))
 
 
 def scores_and_distances(X: Operator, V: Array) -> tuple[Array, Array]:
-    """``X V`` and ``||x_i - V V^T x_i||``: one pass over rows that are centred already."""
+    """Return ``X V`` and ``||x_i - V V^T x_i||`` of centred rows, in one pass."""
     if not isinstance(X, RowBlocked) or X.sparse:
         Y = X @ V
-        return Y, between(X.row_norms(), Y)
+        return Y, orthogonal_distance(X.row_norms(), Y)
 
     def part(rows: slice, block: Any) -> Array:
         Y, size = block @ V, row_norms(block)
-        rest = between(size, Y)
+        distance = orthogonal_distance(size, Y)
         xp = namespace(Y)
-        small = rest < SMALL * size
+        small = distance < SMALL * size
         if bool(xp.any(small)):
-            close = block[small]
-            for _ in range(2):  # twice, as the first difference cancels what V is off orthonormal
-                close = close - (close @ V) @ V.T
-            rest[small] = row_norms(close)
-        return xp.concat([Y, rest[:, None]], axis=1)
+            residual = block[small]
+            for _ in range(2):  # the second removes what V is off orthonormal
+                residual = residual - (residual @ V) @ V.T
+            distance[small] = row_norms(residual)
+        return xp.concat([Y, distance[:, None]], axis=1)
 
     s = V.shape[1]
     both = X.map_rows(part, s + 1)
     return both[:, :s], both[:, s]
 
 
-def between(size: Array, Y: Array) -> Array:
-    """``sqrt(size^2 - ||y||^2)`` without squares, which might overflow."""
-    xp = namespace(size)
-    inside = row_norms(Y)
-    inside = xp.where(inside < size, inside, size)
-    return xp.sqrt(size - inside) * xp.sqrt(size + inside)
+def orthogonal_distance(norms: Array, scores: Array, sizes: Array | None = None) -> Array:
+    """Return ``sqrt(norm^2 - ||y||^2)``, without squares, which might overflow.
+
+    In feature space the norms are themselves differences of squares, of rows of the given ``sizes``:
+    the distance is 0 where it may be their rounding.
+    """
+    xp = namespace(norms)
+    inside = row_norms(scores)
+    inside = xp.where(inside < norms, inside, norms)
+    distance = xp.sqrt(norms - inside) * xp.sqrt(norms + inside)
+    if sizes is None:
+        return distance
+    least = np.sqrt(np.finfo(norms.dtype).eps) * np.maximum(8 * norms, 4 * sizes)
+    return np.where(distance > least, distance, 0)
 
 
 @dataclass(frozen=True)
-class Measured:
-    """The rows beside a subspace: scores, distances, and the bulk of the distances of good rows.
+class RowDistances:
+    """Scores and orthogonal distances of rows beside a centre and a subspace.
 
-    ``some_scores`` and ``some_orthogonal`` are those on the host, of a sample where rows are spread.
+    ``counted`` tells which rows count, None if all do. A distance up to ``floor`` may be rounding.
     """
 
     center: np.ndarray
-    V: Array
+    V: np.ndarray
     scores: Array
     orthogonal: Array
-    some_scores: np.ndarray
-    some_orthogonal: np.ndarray
-    location: float
-    scale: float
-    floor: float
+    weights: Array | None
+    floor: float = 0.0
     counted: np.ndarray | None = None
 
-    @classmethod
-    def of(
-        cls,
-        center: np.ndarray,
-        V: Array,
-        scores: Array,
-        orthogonal: Array,
-        weights: Array | None,
-        floor: float = 0.0,
-        counted: np.ndarray | None = None,
-    ) -> Measured:
-        """With the bulk of these distances."""
-        some, apart = (host_sample(a).astype(float, copy=False) for a in (scores, orthogonal))
-        location, scale = bulk(apart, some, None if weights is None else host_sample(weights))
-        return cls(center, V, scores, orthogonal, some, apart, location, scale, floor, counted)
+    @cached_property
+    def on_host(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Scores, distances and weights on the host: of a sample where the rows are on a cluster."""
+        scores, orthogonal = (host_sample(a).astype(float) for a in (self.scores, self.orthogonal))
+        return scores, orthogonal, None if self.weights is None else host_sample(self.weights)
+
+    @cached_property
+    def _bulk(self) -> tuple[float, float]:
+        scores, orthogonal, weights = self.on_host
+        return bulk(orthogonal, scores, weights)
 
     def cutoff(self, q: float) -> float:
-        """The q-quantile of the orthogonal distances of good rows, and what rounding may add to it.
+        """Return the q-quantile of the orthogonal distances of good rows, and what rounding may add.
 
-        As squares: where rows have one distance in common, the same rows stay within it when they
-        are measured again.
+        As squares: rows with one distance in common stay within it when they are measured again.
         """
-        return float(np.hypot(cutoff(self.location, self.scale, q), self.floor))
+        return float(np.hypot(cutoff(*self._bulk, q), self.floor))
+
+    def good(self, limit: float) -> np.ndarray:
+        """Return which rows on the host count and are within the limit."""
+        good = self.on_host[1] <= limit
+        return good if self.counted is None else good & self.counted
 
     @property
     def flat(self) -> bool:
-        """Whether no row leaves the subspace, so that distances from it tell nothing."""
-        some = self.some_orthogonal
-        return float((some if self.counted is None else some[self.counted]).max()) <= self.floor
+        """Whether no row leaves the subspace, so that orthogonal distances tell nothing."""
+        return bool((self.good(math.inf) == self.good(self.floor)).all())
 
 
-def measure(
-    X: RowBlocked, center: np.ndarray, V: Array, weights: Array | None, spread: float
-) -> Measured:
-    """Scores and distances of all rows: one pass."""
-    scores, orthogonal = scores_and_distances(shifted(X, center), V)
-    if X.is_distributed:  # numbers of rows are on the host of each worker
+def row_distances(
+    X: Operator, center: np.ndarray, V: np.ndarray, weights: Array | None, spread: float
+) -> RowDistances:
+    """Return the distances of all rows: one pass, or one product with a kernel."""
+    view, factor, eps = centered_at(X, center), thin_factor(X, V), eps_of(X)
+    if X.implicit:
+        scores = view @ factor
+        orthogonal = orthogonal_distance(view.row_norms(), scores, X.row_norms())
+        counted = None if weights is None else weights > 0
+        floor = 8 * math.sqrt(eps) * spread
+        return RowDistances(center, V, scores, orthogonal, weights, floor, counted)
+    scores, orthogonal = scores_and_distances(view, factor)
+    if X.is_distributed:  # each worker keeps what has one number a row on its host
         orthogonal = orthogonal.map_blocks(to_numpy, dtype=orthogonal.dtype)
     scores, orthogonal = X.persist_rows(scores, orthogonal)
-    eps = float(namespace(V).finfo(V.dtype).eps)
     floor = 64 * (eps * spread + np.finfo(float).eps * float(np.linalg.norm(center)))
-    return Measured.of(center, V, scores, orthogonal, weights, floor)
+    return RowDistances(center, V, scores, orthogonal, weights, floor)
 
 
 def robust_scatter(
     T: np.ndarray, weights: np.ndarray | None, fixed: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Location and covariance of the scores T (n x k), reweighted twice from coordinatewise ones.
+    """Return location (0 where ``fixed``) and covariance of the scores T (n x k), reweighted twice.
 
-    First each coordinate by itself (:func:`location_scale`); then mean and covariance of the rows
-    within the INNER quantile of chi-squared, their squared distances brought to its median. Location 0
-    where ``fixed``. With fewer than 5 k rows the coordinates stay by themselves.
+    They begin with each coordinate by itself (:func:`location_scale`), and stay so with fewer than 5 k
+    rows. Then they are mean and covariance of the rows within the INNER quantile of chi-squared, to
+    whose median the squared distances are scaled.
     """
     if weights is not None:
         T, weights = T[weights > 0], weights[weights > 0]
     n, k = T.shape
     mass = np.ones(n) if weights is None else weights
-    # In their principal axes, so that the basis they come in does not matter.
-    middle = np.zeros(k) if fixed else mass @ T / mass.sum()
-    Q = np.linalg.eigh(_scatter(T, middle, mass))[1]
+    # In principal axes of the scores, so that the result does not depend on their basis.
+    mean = np.zeros(k) if fixed else mass @ T / mass.sum()
+    Q = np.linalg.eigh(_scatter(T, mean, mass))[1]
     T = T @ Q
-    few = np.linspace(0, n, min(n, FEW), endpoint=False).astype(int)
-    wide = np.stack([repeated(t, None if weights is None else mass[few]) for t in T[few].T])
-    location, scale = location_scale(wide, wide.shape[1] // 2 + 1)
+    first = np.linspace(0, n, min(n, FIRST_ROWS), endpoint=False).astype(int)
+    Z = np.stack([repeated(t, None if weights is None else mass[first]) for t in T[first].T])
+    location, scale = location_scale(Z, Z.shape[1] // 2 + 1)
     location = np.zeros(k) if fixed else location
     covariance = np.diag(scale**2)
-    if n < 5 * k:
-        return Q @ location, Q @ covariance @ Q.T
     cut = chi2_quantile(INNER, k)
     factor = INNER / float(chdtr(k + 2, cut))
-    for _ in range(2):
+    for _ in range(2 if n >= 5 * k else 0):
         distance2 = squared_distances(T, location, covariance)
-        middle = float(np.median(repeated(distance2, weights)))
-        if not 0 < middle < math.inf:
+        median = float(np.median(repeated(distance2, weights)))
+        if not 0 < median < math.inf:
             break
-        inner = mass * (distance2 * (chi2_quantile(0.5, k) / middle) <= cut)
+        inner = mass * (distance2 * (chi2_quantile(0.5, k) / median) <= cut)
         total = float(inner.sum())
         if total <= 2 * k:
             break
@@ -161,66 +199,59 @@ def robust_scatter(
     return Q @ location, Q @ covariance @ Q.T
 
 
-#: Rows that are worked on at once, so that no second matrix of scores is made.
-ROWS = 2**15
-
-
 def _scatter(T: np.ndarray, location: np.ndarray, mass: np.ndarray) -> np.ndarray:
-    """``sum_i m_i (t_i - location)(t_i - location)^T``."""
+    """Return ``sum_i m_i (t_i - location)(t_i - location)^T``."""
     total = np.zeros((T.shape[1], T.shape[1]))
-    for start in range(0, len(T), ROWS):
-        centred = T[start : start + ROWS] - location
-        total += (centred.T * mass[start : start + ROWS]) @ centred
+    for start in range(0, len(T), CHUNK):
+        centred = T[start : start + CHUNK] - location
+        total += (centred.T * mass[start : start + CHUNK]) @ centred
     return total
 
 
 def squared_distances(T: np.ndarray, location: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-    """``(t - location)^T C^+ (t - location)`` for each row; directions without variance left out."""
+    """Return ``(t - location)^T C^+ (t - location)`` for each row, without directions of variance 0."""
     values, P = np.linalg.eigh(covariance)
-    some = values > max(values[-1], 0.0) * 1e-12
-    if not some.any():
-        return np.zeros(len(T))
-    found = np.empty(len(T))
+    varying = values > max(values[-1], 0.0) * 1e-12
+    distance2 = np.zeros(len(T))
     with np.errstate(over="ignore"):
-        for start in range(0, len(T), ROWS):
-            along = (T[start : start + ROWS].astype(float) - location) @ P[:, some]
-            found[start : start + ROWS] = ((along / np.sqrt(values[some])) ** 2).sum(axis=1)
-    return found
+        for start in range(0, len(T), CHUNK):
+            along = (T[start : start + CHUNK].astype(float) - location) @ P[:, varying]
+            distance2[start : start + CHUNK] = ((along / np.sqrt(values[varying])) ** 2).sum(axis=1)
+    return distance2
 
 
 @dataclass(frozen=True)
-class Components:
-    """Axes by decreasing robust variance, the centre, and the variance around the subspace."""
+class RobustComponents:
+    """Axes V by decreasing robust variance, the centre, the mean squared orthogonal distance of good
+    rows, and the score distance of each row.
+    """
 
     V: np.ndarray
     variances: np.ndarray
     center: np.ndarray
-    rest: float
+    residual_variance: float
     score_distances: Array
 
 
-def ordered(found: Measured, q: float, weights: Array | None, fixed: bool) -> Components:
-    """The eigenvectors of the robust scatter of the scores of good rows."""
-    orthogonal = found.some_orthogonal
-    counted = np.ones(len(orthogonal), dtype=bool) if found.counted is None else found.counted
-    good = counted & (orthogonal <= max(found.cutoff(q), float(orthogonal[counted].min())))
-    mass = None if weights is None else host_sample(weights)[good]
-    scores = found.some_scores
+def robust_components(rows: RowDistances, q: float, fixed: bool) -> RobustComponents:
+    """Return the eigenvectors of the robust scatter of the scores of good rows."""
+    scores, orthogonal, weights = rows.on_host
+    nearest = float(orthogonal[rows.good(math.inf)].min())
+    good = rows.good(max(rows.cutoff(q), nearest))
+    mass = None if weights is None else weights[good]
     location, covariance = robust_scatter(scores[good], mass, fixed)
     variances, P = np.linalg.eigh(covariance)
-    V0 = to_numpy(found.V).astype(float)
-    V = V0 @ P[:, ::-1]
-    return Components(
+    V = rows.V @ P[:, ::-1]
+    return RobustComponents(
         V * fix_signs(V)[None, :],
         np.clip(variances[::-1], 0.0, None),
-        found.center + V0 @ location,
+        rows.center + rows.V @ location,
         float(np.average(orthogonal[good] ** 2, weights=mass)),
-        _score_distances(found.scores, location, covariance),
+        _score_distances(rows.scores, location, covariance),
     )
 
 
 def _score_distances(scores: Array, location: np.ndarray, covariance: np.ndarray) -> Array:
-    """``sqrt((t - location)^T C^+ (t - location))`` for each row of the scores."""
     if is_dask_array(scores):
         blocks: Any = scores.map_blocks  # type: ignore[union-attr]
         return blocks(lambda T: _score_distances(T, location, covariance), dtype=float, drop_axis=1)

@@ -1,317 +1,295 @@
-"""The fit of robust PCA: DCA on the rows and their centre, then flag and refit."""
+"""Robust PCA of rows or of a kernel: start, scale, DCA, distances, and a guarded refit."""
 
 from __future__ import annotations
 
 import math
 import warnings
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 
 from .._memory import ensure
-from ..estimators._base import check_energy
 from ..formulations import robust
-from ..linalg import (
-    Array,
-    cross,
-    host_sample,
-    largest,
-    namespace,
-    norm,
-    orthonormalize,
-    to_numpy,
-    total,
-)
-from ..losses import LOSSES, Loss
+from ..linalg import Array, cross, host_sample, largest, namespace, norm, orthonormalize, to_numpy
+from ..losses import Loss, as_loss
 from ..operators import Centered, Kernel, Matrix, Operator, Selected, Weighted, centered
-from ..operators.centering import Shifted
+from ..operators.energy import check_energy, energy_of
 from ..operators.row_blocks import RowBlocked
 from ..problem import DCProblem
 from ..progress import phase, stopped
 from ..solvers import IRLS, Anderson
-from ..solvers.solve import as_solver, user_stacklevel
+from ..solvers.solve import as_solver
 from ..solvers.subspace import principal_axes, solve_quietly
-from .scale import bulk
-from .starts import NEAR, Start, typical_size
+from . import distances
+from .distances import RowDistances, centered_at, coordinates, row_distances
+from .scale import bulk, typical_size
+from .starts import NEAR, KernelAccess, Start, best_start, number_of_components, take_sample
 
-#: The most rounds of fitting the subspace and moving the centre.
-ROUNDS = 10
+#: The subspace is fitted and the centre moved at most ROUNDS times. IRLS gives way to DCA after CYCLE
+#: iterations.
+ROUNDS, CYCLE = 10, 50
 
-#: After so many iterations IRLS gives way to DCA.
-CYCLE = 50
-
-#: The loss is scaled to this many scales above the centre of the good rows' residuals.
+#: The loss is scaled to this many scales above the location of the good rows' residuals.
 ABOVE = 2.0
 
-#: A refit stands where it raises the loss of the fit by no more than this share.
-GUARD = 0.05
-
-#: A refit is not asked for a residual of less than so many eps.
-ROUNDING = 100
-
-#: The parameters that robust estimators share.
-ROBUST_CONSTRAINTS: dict[str, Any] = {
-    "n_components": [
-        Interval(Integral, 1, None, closed="left"),
-        Interval(RealNotInt, 0, 1, closed="neither"),
-        None,
-    ],
-    "loss": [StrOptions(set(LOSSES)), Loss],
-    "normalize": ["boolean"],
-    "refit": ["boolean"],
-    "quantile": [Interval(Real, 0, 1, closed="neither")],
-    "flag": [StrOptions({"orthogonal", "both"})],
-    "contamination": [StrOptions({"auto"}), Interval(Real, 0, 0.5, closed="right")],
-    "tol": [Interval(Real, 0, None, closed="left")],
-    "max_iter": [Interval(Integral, 1, None, closed="left")],
-    "random_state": ["random_state"],
-    "verbose": ["verbose"],
-}
+#: A refit is asked for a residual of at least ROUNDING eps. It stands where it raises the loss by no
+#: more than the share GUARD.
+ROUNDING, GUARD = 100, 0.05
 
 
 @dataclass(frozen=True)
-class Fit:
-    """A move of the centre, an orthonormal W, the weight of each row in the loss, and what it took."""
+class RobustOptions:
+    """The parameters of :class:`dualpca.RobustPCA`, which describes them."""
 
-    delta: Array | None
+    n_components: int | float | str | None = "auto"
+    loss: Any = "geman_mcclure"
+    normalize: bool = True
+    center: Any = "joint"
+    init: Any = "auto"
+    refit: bool = True
+    solver: Any = "auto"
+    quantile: float = 0.999
+    flag: str = "orthogonal"
+    contamination: Any = "auto"
+    tol: float = 1e-3
+    max_iter: int = 300
+
+
+@dataclass(frozen=True)
+class SubspaceFit:
+    """A shift of the centre, an orthonormal W, weights and scales of rows, and what it took."""
+
+    shift: Array | None
     W: Array
     weights: Array
+    scales: Array | None
     residual: float
     iterations: int
 
 
-def recentred(X: RowBlocked, center: np.ndarray, spread: float) -> Operator:
-    """``X - 1 c^T``: implicit where that keeps the digits of rows of size ``spread``, else explicit."""
-    size2 = float(center @ center)
-    if size2 == 0:
-        return X
-    limit = 4.0 if "float32" in str(X.dtype) else 1e3
-    column = center[:, None]
-    if X.sparse or size2 <= limit * spread**2:
-        return Centered(X, X.asarray(column))
-    return Shifted(X, column)
+@dataclass(frozen=True)
+class RobustFit:
+    """Components, distances of the rows, their weights in the loss (at most 1), and what led there."""
+
+    components: distances.RobustComponents
+    rows: RowDistances
+    weights: Array
+    loss: Loss
+    start: Start
+    subspace: SubspaceFit
+    refitted: bool
 
 
-def row_scales(norms: Array, normalize: bool, spread: float) -> Array | None:
-    """``1/||x_i - c||``, or None for raw rows.
+def fit_robust(
+    X: Operator,
+    options: RobustOptions,
+    rng: np.random.Generator,
+    weights: Array | None = None,
+    kernel: KernelAccess | None = None,
+) -> RobustFit:
+    """Minimise ``sum_i m_i rho(||(I - W W^T)(x_i - c)||)`` over W and c, then refit the good rows.
 
-    Rows much nearer to the centre than others have no direction worth a full weight: they count as
-    NEAR of the typical distance away.
+    The rows of X are explicit, or in feature space, where c and W are ``Gamma^T a`` and ``Gamma^T A``,
+    ``kernel`` is needed, and weights may be 0.
     """
-    return 1 / namespace(norms).clip(norms, NEAR * spread, None) if normalize else None
+    with phase("start"):
+        sample = take_sample(X, options.center, weights, rng, kernel)
+        s = number_of_components(options.n_components, sample, rng)
+        sample.check(s)
+        solver = _solver(options.solver, s, X)
+        start = best_start(sample.rows, options.init, s, sample.relative_center, rng)
+    spread = typical_size(Centered(sample.rows, start.center[:, None]).row_norms())
+    loss = scaled_loss(as_loss(options.loss), sample.rows, start, options.normalize)
+    center = sample.origin + sample.vectors(start.center[:, None])[:, 0]
+    V, joint = sample.vectors(start.W), sample.fixed is None
+    view, W = centered_at(X, center, spread), distances.thin_factor(X, V)
+    mass = None if weights is None else _row_vector(X, weights)
+    fit = fit_rows(view, W, loss, options, solver, mass, joint, spread)
+    center = center if fit.shift is None else center + coordinates(fit.shift)[:, 0]
+    # Where all rows that count are the centre, any V fits them, and an implicit W has no columns.
+    V = coordinates(fit.W) if fit.W.shape[1] else V
+    rows, refitted = row_distances(X, center, V, weights, spread), False
+    if options.refit and not rows.flat:
+        candidate = refit(X, rows, s, options, sample.fixed, spread, rng) or rows
+        size = 1.0 if options.normalize else spread
+        before, after = (average_loss(loss, r, fit.scales, size) for r in (rows, candidate))
+        refitted = candidate is not rows and after <= before + GUARD * abs(before)
+        rows = candidate if refitted else rows
+    components = distances.robust_components(rows, options.quantile, not joint)
+    tiny = float(np.finfo(np.float32).tiny)  # weights on a cluster may be float32
+    by_row = fit.weights if weights is None else fit.weights / weights.clip(tiny, None)
+    by_row = by_row / max(largest(by_row), 1e-300)
+    return RobustFit(components, rows, by_row, loss, start, fit, refitted)
+
+
+def _row_vector(X: Operator, values: Array) -> Array:
+    return X.row_vector(values) if isinstance(X, RowBlocked) else X.asarray(values)
+
+
+def _solver(solver: Any, s: int, X: Operator) -> Any:
+    """Return the solver of that name; "dual" stays. Refuse IRLS where memory has no room for it."""
+    if isinstance(solver, str) and solver == "dual":
+        return solver
+    if isinstance(solver, str) and solver == "auto":
+        solver = "irls" if X.shape[1] <= 2 * s and not X.implicit else "anderson"
+    solver = as_solver(solver)
+    if isinstance(solver, IRLS):
+        n = X.shape[1] if X.is_distributed else min(X.shape)
+        what = f"a Gram matrix of {n:,} x {n:,} and its eigenvectors"
+        ensure(16 * n * n, what, "take another solver, such as 'anderson'", X.like)
+    return solver
 
 
 def scaled_loss(loss: Loss, sample: Matrix, start: Start, normalize: bool) -> Loss:
-    """The loss with a scale from the residuals of the sample's good rows at the start."""
+    """Return the loss with a scale from the residuals of the sample's good rows at the start."""
     if loss.homogeneous or loss.scale is not None:
         return loss
-    residuals = relative_residuals(sample, start.center, start.W, start.center, normalize)
-    scores = Centered(sample, start.center[:, None]) @ start.W
-    location, scale = bulk(residuals, scores)
+    view = Centered(sample, start.center[:, None])
+    norms, Y = view.row_norms(), view @ start.W
+    residuals = np.sqrt(np.clip(norms**2 - (Y * Y).sum(axis=1), 0.0, None))
+    residuals = residuals * row_scales(norms, typical_size(norms)) if normalize else residuals
+    location, scale = bulk(residuals, Y)
     c = loss.tuning * max(location + ABOVE * scale, 0.0) ** 1.5
     typical = 1.0 if normalize else typical_size(sample.row_norms())
     # Squared residuals are differences of squares, exact to eps of those.
     return loss.at(max(c, 1e-6 * typical, np.finfo(float).tiny))
 
 
-def relative_residuals(
-    X: Matrix, center: np.ndarray, W: np.ndarray, origin: np.ndarray, normalize: bool
-) -> np.ndarray:
-    """``||(I - W W^T)(x_i - c)||`` over ``||x_i - origin||``, or as they are."""
-    view = Centered(X, center[:, None])
-    Y = view @ W
-    size = view.row_norms()
-    residual = np.sqrt(np.clip(size**2 - (Y * Y).sum(axis=1), 0.0, None))
-    if not normalize:
-        return residual
-    norms = Centered(X, origin[:, None]).row_norms()
-    return residual * row_scales(norms, True, typical_size(norms))
+def row_scales(norms: Array, spread: float) -> Array:
+    """Return ``1/||x_i - c||``; rows near the centre, without a clear direction, count as further."""
+    return 1 / namespace(norms).clip(norms, NEAR * spread, None)
 
 
 def fit_rows(
     base: Operator,
     W: Array,
-    *,
     loss: Loss,
-    normalize: bool,
-    joint: bool,
+    options: RobustOptions,
     solver: Any,
-    dual: bool,
     mass: Array | None,
-    tol: float,
-    max_iter: int,
+    joint: bool,
     spread: float,
-) -> Fit:
-    """``minimize sum_i m_i rho(a_i ||(I - W W^T)(x_i - c)||)`` over W, and over c where ``joint``.
+) -> SubspaceFit:
+    """Minimise ``sum_i m_i rho(a_i ||(I - W W^T)(x_i - c)||)`` over W, and over c where ``joint``.
 
-    The rows of ``base`` are about the centre of the start; ``a_i`` is 1, or 1 over their norm. In turns:
-    W by DCA with c fixed (Algorithm 5; 6 where ``dual``, or where base is a kernel), and c as the mean of
-    the rows by their weights, which lowers the objective too; until c stays.
+    The rows of ``base`` are centred at the start; ``a_i`` is 1, or 1 over their norm. In turns, DCA
+    finds W with c fixed (Algorithm 5; 6 for "dual" or a kernel), and c becomes the mean of the
+    rows by their weights, which lowers the objective too; until c stays.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # an infinite norm is refused
         norms = base.row_norms()
-    # A row that is divided by its norm may have any, as long as that is finite.
-    bounded = normalize and largest(norms) < math.inf
-    check_energy(spread * spread if bounded else _energy(norms), base)
-    scales = row_scales(norms, normalize, spread)
-    scales = None if scales is None else base.persist_rows(scales)[0]
-    delta: Array | None = None
+    # A row that is divided by its norm may have any norm that is finite.
+    bounded = options.normalize and largest(norms) < math.inf
+    check_energy(spread * spread if bounded else energy_of(norms), base)
+    scales = base.persist_rows(row_scales(norms, spread))[0] if options.normalize else None
+    shift: Array | None = None
     iterations = 0
     for _ in range(ROUNDS):
-        view = base if delta is None else Centered(base, delta)
+        view = base if shift is None else Centered(base, shift)
         rows = view if scales is None else Weighted(view, scales)
         problem = robust(rows, loss=loss, mass=mass)
-        options = {"tol": tol, "max_iter": max(1, max_iter - iterations)}
-        if dual:
+        left = {"tol": options.tol, "max_iter": max(1, options.max_iter - iterations)}
+        if isinstance(solver, str):
             kernel = Kernel.linear(rows)
-            result = solve_quietly(
-                replace(problem, X=kernel), solver, W0=kernel.rmatmul(rows @ W), **options
-            )
+            dual, W0 = replace(problem, X=kernel), kernel.rmatmul(rows @ W)
+            result = solve_quietly(dual, as_solver("dca"), W0=W0, **left)
             W = rows.rmatmul(result.W.coefficients)
         else:
-            few = {**options, "max_iter": min(CYCLE, options["max_iter"])}
-            irls = isinstance(solver, IRLS)
-            result = solve_quietly(problem, solver, W0=W, **(few if irls else options))
-            if irls and not (result.converged or result.stopped):
+            most = min(CYCLE, left["max_iter"]) if isinstance(solver, IRLS) else left["max_iter"]
+            result = solve_quietly(problem, solver, W0=W, tol=options.tol, max_iter=most)
+            if isinstance(solver, IRLS) and not (result.converged or result.stopped):
                 # It may go round between equal eigenvalues; DCA does not.
-                result = solve_quietly(problem, Anderson(), W0=result.W, **options)
+                result = solve_quietly(problem, Anderson(), W0=result.W, **left)
             W = result.W
         W = orthonormalize(W)
         iterations += result.iterations
-        shift, weights = weighted_mean(problem, scales, W)
-        if not joint or iterations >= max_iter or result.stopped:
+        move, weights = weighted_mean(problem, scales, W)
+        if not joint or iterations >= options.max_iter or result.stopped:
             break
-        delta = shift if delta is None else delta + shift
-        if norm(shift - W @ cross(W, shift)) <= tol * spread:
+        shift = move if shift is None else shift + move
+        if norm(move - W @ cross(W, move)) <= options.tol * spread:
             break
-    return Fit(delta, W, weights, result.residual, iterations)
-
-
-def _energy(norms: Array) -> float:
-    """The sum of squares, whatever the scale."""
-    top = largest(norms)
-    return top * top * total((norms / top) ** 2) if 0 < top < math.inf else top
+    return SubspaceFit(shift, W, weights, scales, result.residual, iterations)
 
 
 def weighted_mean(problem: DCProblem, scales: Array | None, W: Array) -> tuple[Array, Array]:
-    """The mean of the rows by their weights in the loss, and the weights: one pass."""
-    found: dict[int, np.ndarray] = {}
+    """Return the mean of the rows by their weights in the loss, and the weights: one pass."""
+    parts: dict[int, np.ndarray] = {}
     F: Any = problem.F
-    spread = problem.X.is_distributed  # then the weights stay with the rows
+    distributed = problem.X.is_distributed  # then the weights stay with the rows
 
     def row_map(Y: Array, rows: slice) -> tuple[Array, Array]:
         w = F.weights(Y, rows)
-        if not spread:
-            found[rows.start or 0] = to_numpy(w)
+        if not distributed:
+            parts[rows.start or 0] = to_numpy(w)
         a = w if scales is None else w * scales[rows]
         return a[:, None], namespace(w).sum(a if scales is None else a * scales[rows])
 
-    total, mass = problem.X.sweep(W, row_map)
-    if spread:
+    sums, mass = problem.X.sweep(W, row_map)
+    if distributed:
         (weights,) = problem.X.persist_rows(problem.X.rowwise(W, F.weights))
     else:
-        weights = np.concatenate([found[first] for first in sorted(found)]).astype(float)
-    return total / float(mass) if float(mass) > 0 else total, weights
+        weights = np.concatenate([parts[first] for first in sorted(parts)]).astype(float)
+    return sums / float(mass) if float(mass) > 0 else sums, weights
 
 
 def refit(
-    X: RowBlocked,
-    keep: Array,
+    X: Operator,
+    rows: RowDistances,
     s: int,
-    *,
+    options: RobustOptions,
     center: np.ndarray | None,
-    weights: Array | None,
     spread: float,
-    tol: float,
-    seed: int,
-) -> tuple[np.ndarray, Array] | None:
-    """Mean and principal subspace of the rows that are kept; about ``center`` where it is given.
+    rng: np.random.Generator,
+) -> RowDistances | None:
+    """Return the distances from mean and s principal axes of the good rows.
 
-    None where rounding, or slow convergence, leaves the subspace short of ``tol``.
+    The mean is ``center`` where that is given. None where too few rows are good or they are equal in
+    feature space, and where rounding or slow convergence leaves explicit axes short of ``tol``.
     """
-    if X.is_distributed:  # rows that are dropped stay where they are, and weigh nothing
-        chosen, mass = X, X.row_vector(keep if weights is None else keep * weights)
-    else:
-        chosen = Selected(X, keep)
-        mass = None if weights is None else X.asarray(weights[keep])
+    limit = rows.cutoff(options.quantile)
+    good: Any = rows.good(limit)
+    if not good.sum() * X.shape[0] / len(good) > 2 * s:
+        return None
+    chosen: Operator = X
+    mass: Any = None
+    if isinstance(X, RowBlocked) and not X.is_distributed:
+        chosen, mass = Selected(X, good), None if rows.weights is None else rows.weights[good]
+    else:  # the other rows stay where they are, and weigh nothing
+        good = rows.orthogonal <= limit if X.is_distributed else good
+        mass = good if rows.weights is None else good * rows.weights
+    b = None if mass is None else _row_vector(X, mass)
+    if center is None and X.implicit:
+        center = mass / mass.sum()
     if center is None:
-        view = centered(chosen, mass)
-        center = to_numpy(view.center)[:, 0].astype(float)  # type: ignore[attr-defined]
+        view = centered(chosen, b)
+        center = coordinates(view.center)[:, 0]  # type: ignore[attr-defined]
     else:
-        view = recentred(chosen, center, spread)
-    if mass is not None:
-        view = Weighted(view, namespace(mass).sqrt(mass))
-    tol = max(tol, ROUNDING * float(np.finfo("float32" if "32" in str(X.dtype) else "float64").eps))
+        view = centered_at(chosen, center, spread)
+    view = view if b is None else Weighted(view, namespace(b).sqrt(b))
+    eps, seed = distances.eps_of(X), int(rng.integers(2**31))
+    if X.implicit and view.energy() <= 100 * eps * float(mass @ X.row_norms() ** 2):
+        return None
+    tol = max(min(options.tol, 1e-4), ROUNDING * eps)
+    data = view.T if X.implicit else view
     with phase("refit"), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        axes = principal_axes(view, s, tol=tol, seed=seed)
-    return (center, axes.V) if axes.residual <= 1.01 * tol or stopped() else None
+        ritz = principal_axes(data, s, tol=tol, seed=seed)
+    V = ritz.V
+    if X.implicit:  # rows of a lower rank have fewer axes
+        positive = ritz.theta > 1e-12 * ritz.theta[0]
+        V = view.rmatmul(V[:, positive] / np.sqrt(ritz.theta[positive].astype(float)))
+    elif not (ritz.residual <= 1.01 * tol or stopped()):
+        return None  # of a kernel, which rounding may keep from tol, the loss tells
+    return row_distances(X, center, coordinates(V), rows.weights, spread)
 
 
-def mean_loss(
-    sample: Matrix, loss: Loss, start: Start, center: np.ndarray, W: np.ndarray, normalize: bool
-) -> float:
-    """The loss of the sample's rows at another centre and subspace, on average."""
-    residuals = relative_residuals(sample, center, W, start.center, normalize)
-    typical = 1.0 if normalize else typical_size(sample.row_norms())
-    return average_loss(loss, residuals, None, typical, None)
-
-
-def average_loss(
-    loss: Loss,
-    residuals: np.ndarray,
-    scales: np.ndarray | None,
-    typical: float,
-    mass: np.ndarray | None,
-) -> float:
-    """``sum_i m_i rho(a_i r_i) / sum_i m_i``, with an epsilon where the loss needs one."""
-    residuals = residuals if scales is None else residuals * scales
+def average_loss(loss: Loss, rows: RowDistances, scales: Array | None, typical: float) -> float:
+    """Return ``sum_i m_i rho(a_i r_i) / sum_i m_i``, with an epsilon where the loss needs one."""
+    _, residuals, weights = rows.on_host
+    residuals = residuals if scales is None else residuals * host_sample(scales)
     epsilon = 1e-3 * typical if loss.singular else 0.0
     values = loss.psi((residuals**2 + epsilon**2) / loss.c**2)
-    return float(np.average(values, weights=mass))
-
-
-def ensure_room(solver: Any, X: Operator) -> None:
-    """Refuse a Gram matrix of IRLS that memory has no room for before a start is looked for."""
-    n = X.shape[1] if X.is_distributed else min(X.shape)
-    if solver == "irls" or isinstance(solver, IRLS):
-        what = f"a Gram matrix of {n:,} x {n:,} and its eigenvectors"
-        ensure(16 * n * n, what, "take another solver, such as 'anderson'", X.like)
-
-
-def robust_solver(solver: Any, s: int, d: int) -> tuple[Any, bool]:
-    """The solver of that name, and whether it runs on the dual."""
-    if not isinstance(solver, str):
-        return as_solver(solver), False
-    if solver == "dual":
-        return as_solver("dca"), True
-    name = ("irls" if d <= 2 * s else "anderson") if solver == "auto" else solver
-    return as_solver(name), False
-
-
-#: Starts disagree where their nearest halves share less than this of the rows.
-DISAGREE = 0.6
-
-
-def warn_of_doubt(model: Any, nearness: float) -> None:
-    """Say where the fit may not be of the data: most rows flagged, or starts that disagree."""
-    share = float(host_sample(model.outliers_).mean())
-    if share > 0.5 and model.contamination == "auto":
-        warnings.warn(
-            f"{share:.0%} of the rows are flagged: more than half, so that what is called an "
-            "outlier here may be the data; look at the outlier map, or try another n_components",
-            UserWarning,
-            stacklevel=user_stacklevel(),
-        )
-    if model.agreement_ < DISAGREE and nearness > 0.9:
-        warnings.warn(
-            "two starts found subspaces that fit about equally well, each another half of the rows "
-            f"({model.agreement_:.0%} in common); try another n_components, or compare the fits of "
-            "init='stahel_donoho' and init='spherical'",
-            UserWarning,
-            stacklevel=user_stacklevel(),
-        )
+    return float(np.average(values, weights=weights))

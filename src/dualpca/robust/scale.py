@@ -1,4 +1,4 @@
-"""Robust location and scale of one variable, and the cut-offs of distances that follow from them."""
+"""Robust location and scale: of one variable, of distances, and of rows."""
 
 from __future__ import annotations
 
@@ -7,38 +7,50 @@ import math
 import numpy as np
 from scipy.special import chdtr, chdtri, ndtri
 
-#: Rows within this quantile of the first estimate enter the reweighted one, as in ROBPCA.
+from ..linalg import Array, gram, namespace, norm, to_numpy
+from ..operators import Centered, Matrix, Operator
+from ..operators.block_ops import dense, row_norms
+
+#: Values within this quantile of the first estimate enter the reweighted one, as in ROBPCA.
 REWEIGHT = 0.975
 
-#: Fewer than this share of the rows far below the bulk are a tail; more are the good rows themselves.
-LOWER = 0.1
+#: Rows more than FAR scales below the bulk are a tail up to the share LOWER of all rows. Beyond it they
+#: are the good rows, unless they vary less than the share THIN of all rows in some direction.
+FAR, LOWER, THIN = 3.5, 0.1, 0.03
 
-#: A group is too thin to span the subspace where it varies less than this share of all rows' spread.
-THIN = 0.03
-
-#: How many scales below the bulk "far" is.
-FAR = 3.5
+#: ROBPCA takes this many directions through pairs of rows. A location and scale comes from about this
+#: many rows, in this many directions at once.
+DIRECTIONS, SAMPLE_ROWS, AT_ONCE = 250, 250, 64
 
 
 def chi2_quantile(q: float, k: float) -> float:
-    """The q-quantile of chi-squared with k degrees of freedom."""
+    """Return the q-quantile of chi-squared with k degrees of freedom."""
     return float(chdtri(k, 1 - q))
 
 
-def location_scale(Z: np.ndarray, h: int) -> tuple[np.ndarray, np.ndarray]:
-    """Reweighted univariate minimum covariance determinant of each row of Z (m x n).
+def typical_size(norms: np.ndarray) -> float:
+    """Return the median; the mean where most norms are 0; 1 where all are."""
+    return float(np.median(norms)) or float(np.mean(norms)) or 1.0
 
-    The mean of the h neighbours of least variance; the scale from the h-th distance to it, consistent
-    for normal data; then mean and standard deviation of what lies within the REWEIGHT quantile
-    (Hubert, Rousseeuw and Vanden Branden 2005, ROBPCA).
+
+def half(n: int, s: int) -> int:
+    """Return how many rows are taken to be good: h of ROBPCA with alpha = 1/2."""
+    return min(n, max((n + s + 1) // 2, min(n, s + 1)))
+
+
+def location_scale(Z: np.ndarray, h: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the reweighted univariate minimum covariance determinant of each row of Z (m x n).
+
+    The first location is the mean of the h neighbours of least variance, the first scale follows from
+    the h-th distance to it. The result is the mean and the standard deviation of the values within
+    their REWEIGHT quantile (Hubert, Rousseeuw and Vanden Branden 2005, ROBPCA).
     """
     n = Z.shape[1]
     h = min(max(h, 1), n)
     Z = np.sort(Z, axis=1)
     middle = Z[:, n // 2, None].copy()
     Z -= middle
-    # Sums of squares lose the digits of the bulk to a single huge value: values far outside the
-    # shortest half are brought nearer, where they still are far outside.
+    # In sums of squares a huge value takes the digits of the bulk. It is moved closer, and stays far.
     reach = 1e3 * (Z[:, h - 1 :] - Z[:, : n - h + 1]).min(axis=1, keepdims=True)
     if (Z[:, :1] < -reach).any() or (Z[:, -1:] > reach).any():
         Z = np.clip(Z, -reach, reach)
@@ -46,38 +58,36 @@ def location_scale(Z: np.ndarray, h: int) -> tuple[np.ndarray, np.ndarray]:
     np.cumsum(Z, axis=1, out=sums[:, 1:])
     np.cumsum(Z * Z, axis=1, out=squares[:, 1:])
     mean = (sums[:, h:] - sums[:, : n - h + 1]) / h
-    spread = (squares[:, h:] - squares[:, : n - h + 1]) / h - mean * mean
-    location = np.take_along_axis(mean, np.argmin(spread, axis=1)[:, None], 1)
-    # The h-th distance from the location, over the windows of h values that lie around it.
-    edge = np.maximum(location - Z[:, : n - h + 1], Z[:, h - 1 :] - location).min(
-        axis=1, keepdims=True
-    )
+    variance = (squares[:, h:] - squares[:, : n - h + 1]) / h - mean * mean
+    location = np.take_along_axis(mean, np.argmin(variance, axis=1)[:, None], 1)
+    # The h-th distance from the location is the least over the windows of h values around it.
+    edges = np.maximum(location - Z[:, : n - h + 1], Z[:, h - 1 :] - location)
     cut = chi2_quantile(REWEIGHT, 1)
-    reach = edge * math.sqrt(cut / chi2_quantile(min(h / n, 1 - 0.5 / n), 1))
+    reach = edges.min(axis=1, keepdims=True) * math.sqrt(
+        cut / chi2_quantile(min(h / n, 1 - 0.5 / n), 1)
+    )
     first = (location - reach > Z).sum(axis=1, keepdims=True)
     last = (location + reach >= Z).sum(axis=1, keepdims=True)
 
-    def inside(total: np.ndarray) -> np.ndarray:
+    def mean_inside(total: np.ndarray) -> np.ndarray:
         ends = (np.take_along_axis(total, end, 1) for end in (last, first))
         return np.subtract(*ends) / np.maximum(last - first, 1)
 
-    location = inside(sums)
-    variance = np.clip(inside(squares) - location**2, 0.0, None)
+    location = mean_inside(sums)
+    variance = np.clip(mean_inside(squares) - location**2, 0.0, None)
     variance = variance * REWEIGHT / chdtr(3, cut)  # a truncated normal varies less
     return (middle + location)[:, 0], np.sqrt(variance)[:, 0]
 
 
 def bulk(
-    distances: np.ndarray,
-    scores: np.ndarray,
-    weights: np.ndarray | None = None,
+    distances: np.ndarray, scores: np.ndarray, weights: np.ndarray | None = None
 ) -> tuple[float, float]:
-    """Location and scale of ``distance^(2/3)``, near normal (Wilson and Hilferty), of the good rows.
+    """Return location and scale of ``distance^(2/3)`` of the good rows.
 
-    Outliers have large distances. Where the densest half is itself far above a sizeable group of rows,
-    that half are outliers, and the estimate is that of the group, if its scores span the subspace: a
-    cluster or a line that a subspace passes through does not. A subspace of s dimensions passes through
-    any s + 1 rows, so a group must have twice as many.
+    The power is nearly normal (Wilson and Hilferty). Outliers have large distances. Where the densest
+    half of the rows lies far above a sizeable group, that half are outliers and the estimate is that of
+    the group, provided that its scores span the subspace: those of a cluster or a line do not. A
+    subspace of s dimensions passes through any s + 1 rows, so a group must have twice as many.
     """
     s = scores.shape[1]
     rows = repeated_rows(distances, weights)
@@ -93,29 +103,28 @@ def bulk(
         t, rows = t[lower], rows[lower]
 
 
-def _spans(some: np.ndarray, scores: np.ndarray) -> bool:
-    """Whether some rows vary in every direction of the scores, if less than all do."""
+def _spans(group: np.ndarray, scores: np.ndarray) -> bool:
+    """Return whether a group varies in every direction of the scores, if less than all rows do."""
     low, high = np.percentile(scores, [25, 75], axis=0)
-    spread = high - low
-    columns = spread > 0
+    columns = high > low
     if not columns.any():
         return False
-    Z = (some[:, columns] - some[:, columns].mean(axis=0)) / spread[columns]
+    Z = (group[:, columns] - group[:, columns].mean(axis=0)) / (high - low)[columns]
     return float(np.linalg.eigvalsh(Z.T @ Z / len(Z))[0]) > THIN**2
 
 
 def cutoff(location: float, scale: float, q: float) -> float:
-    """The q-quantile of the distances of good rows, from their :func:`bulk`."""
+    """Return the q-quantile of the distances of good rows, from their :func:`bulk`."""
     return max(location + float(ndtri(q)) * scale, 0.0) ** 1.5
 
 
 def repeated(values: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-    """Each value as often as its weight says: exactly for whole weights, by quantiles for others."""
+    """Repeat each value as often as its weight says: exactly for whole weights, else by quantiles."""
     return values[repeated_rows(values, weights)]
 
 
 def repeated_rows(values: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-    """Which value stands at each place of :func:`repeated`."""
+    """Return the index of the value at each place of :func:`repeated`."""
     if weights is None:
         return np.arange(len(values))
     order = np.argsort(values, kind="stable")
@@ -123,3 +132,61 @@ def repeated_rows(values: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
     count = min(max(round(float(total[-1])), 1), 10**6)
     places = (np.arange(count) + 0.5) * (total[-1] / count)
     return order[np.minimum(np.searchsorted(total, places), len(values) - 1)]
+
+
+def least_outlying(X: Matrix, h: int, middle: np.ndarray, rng: np.random.Generator) -> Matrix:
+    """Return the h rows of least Stahel-Donoho outlyingness, ``max_u |u^T x - location| / scale``.
+
+    Half of the directions u pass through pairs of rows, as in ROBPCA. The others pass through a row and
+    the middle of all rows: these show a tight cluster from where it stands out.
+    """
+    A, n = X.data, X.shape[0]
+    first = rng.integers(0, n, DIRECTIONS)
+    second = (first + rng.integers(1, max(n, 2), DIRECTIONS)) % n
+    # Among few rows many are drawn twice.
+    single, pairs = np.unique(first[::2]), np.unique([first[1::2], second[1::2]], axis=1)
+    U = A[pairs[0]] - A[pairs[1]]
+    column = middle[:, None]
+    Z = np.concatenate([dense(A[single] @ A.T) - (A @ column).T, dense(U @ A.T)])
+    norms = np.concatenate([Centered(X, column).row_norms()[single], row_norms(U)])
+    floor = 1e-10 * typical_size(X.row_norms())
+    directions = np.nonzero(norms > floor)[0]
+    looked_at = slice(None, None, max(1, n // SAMPLE_ROWS))
+    outlyingness = np.zeros(n)
+    for i in range(0, len(directions), AT_ONCE):  # as many as stay in the cache
+        batch = directions[i : i + AT_ONCE]
+        z = Z[batch] / norms[batch, None]
+        sample = z[:, looked_at]
+        location, scale = location_scale(sample, half(sample.shape[1], h - (n + 1) // 2))
+        # Where more than half of the rows agree in a direction, the others are far out.
+        z -= location[:, None]
+        z /= np.maximum(scale, floor)[:, None]
+        np.maximum(outlyingness, np.abs(z, out=z).max(axis=0), out=outlyingness)
+    return Matrix(A[np.sort(np.argpartition(outlyingness, h - 1)[:h])])
+
+
+def spatial_median(X: Operator, weights: Array | None = None, tol: float = 1e-6) -> Array:
+    """Return ``argmin_c sum_i w_i ||x_i - c||`` as a thin factor, by Weiszfeld's iteration.
+
+    A step takes one pass. Rows nearer to c than rounding allows keep a finite weight.
+    """
+    norms = X.row_norms()
+    xp = namespace(norms)
+    size2, typical = norms * norms, typical_size(to_numpy(norms))
+    floor = float(xp.finfo(norms.dtype).eps) * typical
+    zeros = X.asarray(np.zeros((X.shape[1], 1)))
+    c = X.rmatmul(zeros) if X.implicit else zeros
+    for _ in range(100):
+        c2 = float(gram(c)[0, 0])
+
+        def row_map(Y: Array, rows: slice, c2: float = c2) -> tuple[Array, Array]:
+            distance = xp.sqrt(xp.clip(size2[rows] - 2 * Y[:, 0] + c2, floor**2, None))
+            w = 1 / distance if weights is None else weights[rows] / distance
+            return w[:, None], xp.sum(w)
+
+        total, mass = X.sweep(c, row_map)
+        new = total / float(mass)
+        moved, c = norm(new - c), new
+        if moved <= tol * typical:
+            break
+    return c
