@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
 
 from ..kernels.features import choose_landmarks, median_gamma, nystroem, random_fourier, scale_gamma
 from ..kernels.pairwise import far_origin, pairwise
@@ -128,6 +129,29 @@ class KernelMixin(FitContext):
         else:
             params = {"gamma": self.gamma_, "degree": self.degree, "coef0": self.coef0}
         return partial(pairwise, metric=self.kernel, n_jobs=self.n_jobs, **params)
+
+    def score_map(self) -> tuple[np.ndarray | None, np.ndarray, np.ndarray | None]:
+        """Return the constants of an exact ``transform``: ``k(X, X_fit_) weights - offset``.
+
+        The kernel is taken of rows less the origin. Approximations have ``features_`` and ``pca_``.
+
+        Returns
+        -------
+        origin : float64 array of shape (n_features,), or None
+        weights : float64 array of shape (n_training, n_components)
+        offset : float64 array of shape (n_components,), or None without centring
+        """
+        check_is_fitted(self, "X_fit_")
+        model: Any = self
+        origin = getattr(model, "_origin", None)  # older model files have none
+        if hasattr(model, "_offset"):  # robust axes hold their own centre
+            return origin, model.dual_coef_.astype(float), model._offset
+        weights = model._coefficients.astype(float)
+        if not model.center:
+            return origin, weights, None
+        total = weights.sum(axis=0)
+        offset = model._row_mean @ weights - model._all_mean * total
+        return origin, weights - model._share[:, None] * total, offset
 
     def _look_at(self, X: Any, rng: np.random.Generator) -> None:
         """What the kernel needs to know of the rows: where they lie, and ``gamma_``."""
