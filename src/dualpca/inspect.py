@@ -246,7 +246,8 @@ class FittedModel:
             )
         else:
             score, orthogonal = model.distances(self.prepared(X))
-        normality = model._normality_of(score, orthogonal)
+        measure = getattr(model, "normality", None) or model._normality_of
+        normality = measure(score, orthogonal)
         flagged = normality < model.offset_  # in the precision of the data, as predict compares
         return RowDistances(*(to_numpy(a) for a in (score, orthogonal, normality, flagged)))
 

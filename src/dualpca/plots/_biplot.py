@@ -6,9 +6,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ._display import check_count, check_rows, host
+from ..inspect import FittedModel
+from ._display import check_count, host
 from ._draw import ink, write_names
-from ._scores import ScoresDisplay, check_components, scores_of
+from ._scores import ScoresDisplay
 
 
 class BiplotDisplay(ScoresDisplay):
@@ -49,8 +50,8 @@ class BiplotDisplay(ScoresDisplay):
     ['color_intensity', 'alcohol', 'proline']
     """
 
-    needs: ClassVar = ("transform", "scores", "PCA, RobustPCA or SparsePCA")
-    fitted_attribute: ClassVar = ("components_", "loadings of features")
+    models: ClassVar = "PCA, RobustPCA or SparsePCA"
+    needs: ClassVar = {"transform": "scores", "components_": "loadings of features"}
 
     def __init__(self, scores: Any, loadings: Any, feature_names: Any, **rows: Any) -> None:
         super().__init__(scores, **rows)
@@ -63,26 +64,12 @@ class BiplotDisplay(ScoresDisplay):
             )
 
     @classmethod
-    def from_estimator(
-        cls,
-        model: Any,
-        X: Any,
-        *,
-        components: tuple[int, int] = (0, 1),
-        labels: Any = None,
-        ax: Any = None,
-        **kwargs: Any,
-    ) -> BiplotDisplay:
-        """Draw the scores of rows and the loadings; parameters as in :class:`ScoresDisplay`."""
-        fitted = cls._opened(model, ax)
-        check_rows("labels", labels, X)
-        pair = check_components(components, fitted)
+    def _parts(cls, fitted: FittedModel, pair: list[int], X: Any) -> dict[str, Any]:
         loadings = fitted.loadings[pair].T
         if getattr(fitted.estimator, "whiten", False):  # rows are scores times these
             loadings = loadings * np.sqrt(host(fitted.estimator.explained_variance_)[pair])
-        parts = scores_of(fitted, pair, X)
-        display = cls(loadings=loadings, feature_names=fitted.feature_names, labels=labels, **parts)
-        return display.plot(ax, **kwargs)
+        parts = super()._parts(fitted, pair, X)
+        return {**parts, "loadings": loadings, "feature_names": fitted.feature_names}
 
     def plot(
         self, ax: Any = None, *, n_arrows: int = 10, equal_aspect: bool = True, **kwargs: Any

@@ -45,8 +45,8 @@ class ConvergenceDisplay(Display):
     True
     """
 
-    needs: ClassVar = ("fit", "fit", "PCA, RobustPCA or another estimator of dualpca")
-    fitted_attribute: ClassVar = ("convergence_", "convergence_")
+    models: ClassVar = "PCA, RobustPCA or another estimator of dualpca"
+    needs: ClassVar = {"fit": "fit", "convergence_": "convergence_"}
 
     def __init__(self, convergence: Any, *, tol: float | None = None, name: str = "fit") -> None:
         self.convergence = np.asarray(host(convergence), dtype=float)

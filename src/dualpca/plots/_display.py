@@ -16,18 +16,16 @@ from ..linalg import to_numpy
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-ROBUST = "RobustPCA or RobustKernelPCA"
-
 
 class Display:
     """Numbers of a fitted model and their drawing; ``ax_`` and ``figure_`` hold the last one.
 
-    ``needs`` names a method that models must have, what it gives, and the models that have it.
-    ``fitted_attribute`` is an attribute that fitted models must have as well.
+    ``needs`` holds what models must have: a method, and perhaps an attribute of fitted models, each
+    with its name in words. ``models`` names estimators that have them.
     """
 
-    needs: ClassVar[tuple[str, str, str]] = ("distances", "outlier distances", ROBUST)
-    fitted_attribute: ClassVar[tuple[str, str] | None] = None
+    models: ClassVar[str] = "RobustPCA or RobustKernelPCA"
+    needs: ClassVar[dict[str, str]] = {"distances": "outlier distances"}
     ax_: Any
     figure_: Any
 
@@ -35,23 +33,20 @@ class Display:
     def _opened(cls, model: Any, ax: Any) -> FittedModel:
         """Return the model to draw; refuse wrong axes and models that lack what is drawn."""
         check_axes(ax)
-        method, contents, models = cls.needs
         estimator = model.steps[-1][1] if isinstance(model, Pipeline) else model
-        name, missing = type(estimator).__name__, not hasattr(estimator, method)
-        if not missing:
+        name, fitted = type(estimator).__name__, None
+        for attribute, words in cls.needs.items():
+            if not hasattr(estimator, attribute):
+                raise TypeError(
+                    f"model is a {name}, which has no {words}; give {cls.__name__} a fitted {cls.models}"
+                )
             try:
                 fitted = FittedModel(model)
             except NotFittedError as error:
                 raise NotFittedError(
                     f"model, a {name}, is not fitted; call fit(X) before {cls.__name__}"
                 ) from error
-            if cls.fitted_attribute is not None:
-                attribute, contents = cls.fitted_attribute
-                missing = not hasattr(estimator, attribute)
-        if missing:
-            raise TypeError(
-                f"model is a {name}, which has no {contents}; give {cls.__name__} a fitted {models}"
-            )
+        assert fitted is not None
         return fitted
 
     def _axes(self, ax: Any, layout: Any = "constrained") -> Axes:

@@ -50,10 +50,8 @@ class ReconstructionDisplay(Display):
     ['data', 'PCA', 'residual\\n(within ±9.6)']
     """
 
-    needs: ClassVar = (
-        *("inverse_transform", "way back from scores to rows"),
-        "PCA, RobustPCA, SparsePCA, or KernelPCA with fit_inverse_transform=True",
-    )
+    models: ClassVar = "PCA, RobustPCA, SparsePCA, or KernelPCA with fit_inverse_transform=True"
+    needs: ClassVar = {"inverse_transform": "way back from scores to rows"}
 
     def __init__(
         self,

@@ -49,10 +49,8 @@ class ScoresDisplay(Display):
     ['setosa (50)', 'versicolor (50)', 'virginica (50)']
     """
 
-    needs: ClassVar = (
-        *("transform", "scores"),
-        "PCA, RobustPCA, KernelPCA, RobustKernelPCA or SparsePCA",
-    )
+    models: ClassVar = "PCA, RobustPCA, KernelPCA, RobustKernelPCA or SparsePCA"
+    needs: ClassVar = {"transform": "scores"}
 
     def __init__(
         self,
@@ -105,8 +103,30 @@ class ScoresDisplay(Display):
         """
         fitted = cls._opened(model, ax)
         check_rows("labels", labels, X)
-        pair = check_components(components, fitted)
-        return cls(**scores_of(fitted, pair, X), labels=labels).plot(ax, **kwargs)
+        whole = isinstance(components, Sequence) and all(
+            isinstance(c, Integral) and not isinstance(c, bool) for c in components
+        )
+        if not whole or len(components) != 2 or len(set(components)) != 2:
+            raise ValueError(
+                f"components={components!r} is not two different numbers; give (0, 1) say"
+            )
+        if not all(0 <= c < fitted.n_components for c in components):
+            raise ValueError(
+                f"components={components!r} are numbered from 0, and model has {fitted.n_components}; "
+                "choose among these, or fit more n_components"
+            )
+        return cls(**cls._parts(fitted, list(components), X), labels=labels).plot(ax, **kwargs)
+
+    @classmethod
+    def _parts(cls, fitted: FittedModel, pair: list[int], X: Any) -> dict[str, Any]:
+        """Return the scores of rows on two components, their flags, and the names of the axes."""
+        names = [f"component {i + 1}" for i in pair]
+        if hasattr(fitted.estimator, "explained_variance_ratio_"):
+            names = [f"component {i + 1} ({fitted.shares[i]:.1%} of variance)" for i in pair]
+        unknown = fitted.is_precomputed and not fitted.is_training_kernel(X)
+        flagged = fitted.distances(X).flagged if fitted.is_robust and not unknown else None
+        scores = fitted.scores(X)[:, pair]
+        return {"scores": scores, "flagged": flagged, "axis_names": tuple(names)}
 
     def plot(
         self,
@@ -193,28 +213,3 @@ def _classes(labels: np.ndarray) -> list[tuple[str, np.ndarray]]:
     often = np.sort(np.argsort(-count, kind="stable")[: len(COLOURS) - 1])
     rare = f"{len(classes) - len(often)} other", ~np.isin(kind, often)
     return [*((names[i], kind == i) for i in often), rare]
-
-
-def check_components(components: Any, fitted: FittedModel) -> list[int]:
-    """Return two different components that the model has."""
-    whole = isinstance(components, Sequence) and all(
-        isinstance(c, Integral) and not isinstance(c, bool) for c in components
-    )
-    if not whole or len(components) != 2 or len(set(components)) != 2:
-        raise ValueError(f"components={components!r} is not two different numbers; give (0, 1) say")
-    if not all(0 <= c < fitted.n_components for c in components):
-        raise ValueError(
-            f"components={components!r} are numbered from 0, and model has {fitted.n_components}; "
-            "choose among these, or fit more n_components"
-        )
-    return [int(c) for c in components]
-
-
-def scores_of(fitted: FittedModel, pair: list[int], X: Any) -> dict[str, Any]:
-    """Return the scores of rows on two components, the flags of the rows, and names of the axes."""
-    names = [f"component {i + 1}" for i in pair]
-    if hasattr(fitted.estimator, "explained_variance_ratio_"):
-        names = [f"component {i + 1} ({fitted.shares[i]:.1%} of variance)" for i in pair]
-    unknown = fitted.is_precomputed and not fitted.is_training_kernel(X)
-    flagged = fitted.distances(X).flagged if fitted.is_robust and not unknown else None
-    return {"scores": fitted.scores(X)[:, pair], "flagged": flagged, "axis_names": tuple(names)}

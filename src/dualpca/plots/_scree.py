@@ -43,11 +43,8 @@ class ScreeDisplay(Display):
     [2, 2]
     """
 
-    needs: ClassVar = (
-        *("fit", "fit"),
-        "PCA, RobustPCA or KernelPCA, or call ScreeDisplay.from_variances",
-    )
-    fitted_attribute: ClassVar = ("explained_variance_ratio_", "explained_variance_ratio_")
+    models: ClassVar = "PCA, RobustPCA or KernelPCA, or call ScreeDisplay.from_variances"
+    needs: ClassVar = {"fit": "fit", "explained_variance_ratio_": "explained_variance_ratio_"}
 
     def __init__(self, shares: Any, *, plain: Any = None) -> None:
         self.shares = _shares("shares", shares)

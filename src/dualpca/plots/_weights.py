@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ._display import ROBUST, Display, host
+from ._display import Display, host
 from ._draw import MAX_POINTS, drawn_rows, legend, scatter_flagged
 
 
@@ -35,7 +35,7 @@ class WeightsDisplay(Display):
     150
     """
 
-    needs: ClassVar = ("distances", "weights of rows", ROBUST)
+    needs: ClassVar = {"distances": "weights of rows"}
 
     def __init__(self, weights: Any, flagged: Any) -> None:
         self.weights = host(weights)
