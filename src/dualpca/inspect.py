@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from array_api_compat import is_array_api_obj
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
@@ -16,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from .estimators import PCA, KernelPCA
 from .kernels.features import feature_operator
 from .linalg import namespace, to_numpy
-from .operators import as_operator, is_streamed
+from .operators import Operator, as_operator, is_streamed
 from .robust.fit import DISAGREE
 
 __all__ = ["FittedModel", "RowDistances", "sample_rows", "take_rows"]
@@ -284,7 +285,7 @@ def sample_rows(
 
 def take_rows(X: Any, rows: Any) -> Any:
     """Return some rows of X, of any kind that estimators take, in memory and of the kind of X."""
-    if is_streamed(X) or hasattr(X, "read_blocks"):
+    if sp.issparse(X) or is_streamed(X) or isinstance(X, Operator):
         once, back = np.unique(rows, return_inverse=True)
         return as_operator(X).take(once)[back]  # type: ignore[attr-defined]
     if is_array_api_obj(X) and not isinstance(X, np.ndarray):

@@ -56,7 +56,8 @@
     layout.xaxis.title.text = name(a);
     if (!one) layout.yaxis.title.text = name(b);
     if (a !== 0 || (b !== 1 && !one)) {
-      layout.meta = scores[0].length + " rows by " + name(a) + (one ? "" : " and " + name(b)) + ".";
+      const n = scores[0].length;
+      layout.meta = n + (n === 1 ? " row by " : " rows by ") + name(a) + (one ? "" : " and " + name(b)) + ".";
     }
     if (ticked("arrows")) layout.annotations = arrows(a, b, layout);
   }
