@@ -116,9 +116,10 @@ class FittedModel:
     @cached_property
     def has_no_variance(self) -> bool:
         """Whether the training rows, or most of them, vary by no more than rounding."""
-        first = float(to_numpy(self.estimator.explained_variance_)[0])
+        variances = getattr(self.estimator, "explained_variance_", np.ones(1))
         mean = to_numpy(getattr(self.estimator, "mean_", np.zeros(1))).astype(float)
-        return bool(max(first, 0.0) ** 0.5 <= ROUNDING * np.linalg.norm(mean))
+        deviation = max(float(to_numpy(variances)[0]), 0.0) ** 0.5
+        return bool(deviation <= ROUNDING * np.linalg.norm(mean))
 
     @property
     def starts_agree(self) -> bool:

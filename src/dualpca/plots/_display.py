@@ -77,6 +77,13 @@ def check_count(name: str, value: Any, things: str, least: int = 0) -> int:
     return int(value)
 
 
+def check_columns(n: int, **columns: np.ndarray | None) -> None:
+    """Refuse columns, given by name, that are not n numbers."""
+    for name, values in columns.items():
+        if values is not None and values.shape != (n,):
+            raise ValueError(f"{name} has shape {values.shape} for {n} rows; give one for each row")
+
+
 def check_rows(name: str, values: Any, X: Any) -> None:
     """Refuse values of another number than the rows of X, if X has a shape."""
     rows = getattr(X, "shape", (None,))[0]

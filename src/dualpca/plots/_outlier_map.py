@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ._display import Display, check_count, check_rows, checked_names, host
+from ._display import Display, check_columns, check_count, check_rows, checked_names, host
 from ._draw import MAX_POINTS, VERMILION, drawn_rows, legend, scatter_flagged, write_names
 
 
@@ -65,12 +65,12 @@ class OutlierMapDisplay(Display):
         self.score_distances = host(score_distances)
         self.orthogonal_distances = host(orthogonal_distances)
         self.flagged = host(flagged).astype(bool)
-        shapes = [self.score_distances.shape, self.orthogonal_distances.shape, self.flagged.shape]
-        if len(set(shapes)) > 1 or len(shapes[0]) != 1:
-            raise ValueError(
-                "score_distances, orthogonal_distances and flagged have shapes "
-                f"{', '.join(map(str, shapes))}; give one of each for each row"
-            )
+        check_columns(
+            self.score_distances.size,
+            score_distances=self.score_distances,
+            orthogonal_distances=self.orthogonal_distances,
+            flagged=self.flagged,
+        )
         self.cutoffs, self.limits = tuple(cutoffs), tuple(limits)
         if len(self.cutoffs) != 2 or len(self.limits) != 2 or set(self.limits) == {None}:
             raise ValueError(

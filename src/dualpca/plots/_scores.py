@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..inspect import FittedModel
-from ._display import Display, check_rows, host
+from ._display import Display, check_columns, check_rows, host
 from ._draw import FLAGGED, GOOD, MAX_POINTS, drawn_rows, ink, legend, legend_entry, scatter_flagged
 
 #: Petroff's ten colours, which colour-blind readers tell apart; rare classes share the last one.
@@ -66,14 +66,9 @@ class ScoresDisplay(Display):
                 f"scores has shape {self.scores.shape}; give two columns, one for each axis of the "
                 "picture"
             )
-        n = len(self.scores)
         self.labels = None if labels is None else host(labels)
         self.flagged = None if flagged is None else host(flagged).astype(bool)
-        for name, values in (("labels", self.labels), ("flagged", self.flagged)):
-            if values is not None and values.shape != (n,):
-                raise ValueError(
-                    f"{name} has shape {values.shape} for {n} rows; give one for each row"
-                )
+        check_columns(len(self.scores), labels=self.labels, flagged=self.flagged)
         self.axis_names = axis_names
 
     @classmethod

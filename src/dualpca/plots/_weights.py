@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ._display import Display, host
+from ._display import Display, check_columns, host
 from ._draw import MAX_POINTS, drawn_rows, legend, scatter_flagged
 
 
@@ -40,11 +40,7 @@ class WeightsDisplay(Display):
     def __init__(self, weights: Any, flagged: Any) -> None:
         self.weights = host(weights)
         self.flagged = host(flagged).astype(bool)
-        if self.weights.ndim != 1 or self.weights.shape != self.flagged.shape:
-            raise ValueError(
-                f"weights has shape {self.weights.shape} and flagged {self.flagged.shape}; give one of "
-                "both for each row"
-            )
+        check_columns(self.weights.size, weights=self.weights, flagged=self.flagged)
 
     @classmethod
     def from_estimator(cls, model: Any, *, ax: Any = None, **kwargs: Any) -> WeightsDisplay:
