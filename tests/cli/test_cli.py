@@ -693,7 +693,7 @@ def test_a_bug_is_told_as_such(folder, capsys, monkeypatch):
     def broken(*_, **__):
         raise RuntimeError("the impossible")
 
-    monkeypatch.setattr("dualpca.cli.work.fit", broken)
+    monkeypatch.setattr("dualpca.cli.fitting.fit_table", broken)
     _, err = inside(capsys, "fit", "mine.csv", "-q", code=1)
     assert err == "dualpca: unexpected RuntimeError: the impossible; --debug shows where\n"
 
@@ -702,7 +702,7 @@ def test_a_full_disk_leaves_nothing(folder, capsys, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device", "mine.dualpca")
 
-    monkeypatch.setattr("dualpca.cli.app.save", full)
+    monkeypatch.setattr("dualpca.cli.commands.fit.save", full)
     _, err = inside(capsys, "fit", "mine.csv", "-q", code=5)
     assert err.startswith("dualpca: mine.dualpca: No space left on device")
 

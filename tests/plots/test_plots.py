@@ -1026,9 +1026,9 @@ def test_keywords_reach_the_artists(model):
 
 
 def test_wrong_numbers():
-    with pytest.raises(ValueError, match=r"weights has shape \(3,\) and flagged \(2,\)"):
+    with pytest.raises(ValueError, match=r"flagged has shape \(2,\) for 3 rows; give one"):
         WeightsDisplay([1.0, 1.0, 1.0], [True, False])
-    with pytest.raises(ValueError, match=r"have shapes \(2,\), \(2,\), \(3,\); give one of each"):
+    with pytest.raises(ValueError, match=r"flagged has shape \(3,\) for 2 rows; give one"):
         OutlierMapDisplay([1, 2], [1, 2], [True] * 3, cutoffs=(1, 1), limits=(None, 1))
     with pytest.raises(ValueError, match=r"limits=\(None, None\).* give one limit"):
         OutlierMapDisplay([1, 2], [1, 2], [True] * 2, cutoffs=(1, 1), limits=(None, None))

@@ -25,9 +25,9 @@ from dualpca import (
     SparsePCA,
     as_operator,
 )
+from dualpca.inspect import FittedModel
 from dualpca.report import report, write_report
-from dualpca.report._model import still
-from dualpca.report._outlier_map import limits, spread
+from dualpca.report._outlier_map import is_far
 from dualpca.report._pictures import png
 from dualpca.report._rows import settled
 
@@ -84,7 +84,29 @@ class Page(HTMLParser):
 
 
 def numbers_of(page):
-    return json.loads(Page(page).one("data")["text"])
+    """The numbers of the page, with those of its figures by what they show."""
+    found = json.loads(Page(page).one("data")["text"])
+    figures = found["figures"]
+    bars = figures["scree-plot"][0]["data"]
+    found["scree"] = [
+        {"name": bar["name"], "share": bar["y"], "cumulative": line["y"]}
+        for bar, line in zip(bars[::2], bars[1::2], strict=True)
+    ]
+    if "map-plot" in figures:
+        lines = {"limits": {}, "cutoffs": {}}
+        for shape in figures["map-plot"][0]["layout"]["shapes"]:
+            kind = "cutoffs" if shape["line"].get("dash") else "limits"
+            up = shape.get("yref") == "paper"
+            lines[kind]["score" if up else "orthogonal"] = shape["x0" if up else "y0"]
+        found["map"] = lines
+    if "loadings-plot" in figures:
+        found["bars"] = [variant["data"][0] for variant in figures["loadings-plot"]]
+    if "convergence-plot" in figures:
+        line = figures["convergence-plot"][0]["data"][0]
+        found["convergence"] = {"passes": line["x"], "residual": line["y"]}
+    if "scores-plot" in figures:
+        found["traces"] = figures["scores-plot"][0]["data"]
+    return found
 
 
 def contaminated(n=120, d=8, bad=15):
@@ -181,12 +203,14 @@ def test_numbers_are_those_of_the_model(name):
     np.testing.assert_allclose(np.array(found["scores"]).T, model.transform(X), **close)
     assert found["rows"]["index"] == list(range(len(X)))
     if hasattr(inner, "components_"):
-        used = [int(v[1:]) for v in found["loadings"]["variables"]]
+        used = [int(v[1:]) for v in found["loadings"]["names"]]
         values = np.array(found["loadings"]["values"])
         np.testing.assert_allclose(values, inner.components_[:, used], **close)
-        for k, top in enumerate(found["loadings"]["tops"]):
-            largest = np.sort(np.abs(inner.components_[k]))[::-1][: len(top)]
-            np.testing.assert_allclose(np.abs(values[k, top]), largest, **close)
+        for loadings, bars in zip(inner.components_, found["bars"], strict=True):
+            top = [int(v[1:]) for v in bars["text"]]
+            np.testing.assert_allclose(bars["x"], loadings[top], **close)
+            largest = np.sort(np.abs(loadings))[::-1][: len(top)]
+            np.testing.assert_allclose(np.abs(bars["x"]), largest, **close)
     else:
         assert "loadings" not in found
     if hasattr(inner, "predict"):
@@ -209,10 +233,8 @@ def test_numbers_are_those_of_the_model(name):
 def test_the_drawn_limit_separates_flagged_rows(name):
     found = numbers_of(page_of(name))
     beyond = np.zeros(len(X), dtype=bool)
-    for limit, distances in zip(
-        found["map"]["limits"].values(), found["rows"]["distances"], strict=True
-    ):
-        beyond |= np.array(distances) > (np.inf if limit is None else limit)
+    for kind, distances in zip(("score", "orthogonal"), found["rows"]["distances"], strict=True):
+        beyond |= np.array(distances) > found["map"]["limits"].get(kind, np.inf)
     assert (beyond == found["rows"]["flagged"]).all()
 
 
@@ -321,7 +343,7 @@ def test_data_frames_name_rows_and_variables():
     )
     found = numbers_of(report(RobustPCA(3, random_state=0).fit(frame), frame, max_points=40))
     assert set(found["rows"]["name"]) <= set(frame.index)
-    assert set(found["loadings"]["variables"]) <= set(frame.columns)
+    assert set(found["loadings"]["names"]) <= set(frame.columns)
     table = pytest.importorskip("pyarrow").Table.from_pandas(frame, preserve_index=False)
     streamed = numbers_of(report(RobustPCA(3, random_state=0).fit(table), table, max_points=40))
     np.testing.assert_allclose(streamed["scores"], found["scores"], rtol=1e-4, atol=1e-7)
@@ -387,7 +409,8 @@ def test_equal_rows_do_not_vary(n, given):
         )
         assert both in found
         assert "100.0 %" not in found
-    assert not still(PCA(2).fit(A + 1e-9 * np.random.default_rng(0).standard_normal(A.shape)))
+    varied = A + 1e-9 * np.random.default_rng(0).standard_normal(A.shape)
+    assert not FittedModel(PCA(2).fit(varied)).has_no_variance
 
 
 def test_most_rows_equal_and_new_rows_equal():
@@ -444,7 +467,7 @@ def test_axes_are_logarithmic_where_a_row_is_far_beyond_its_limit():
 
     for name in ("RobustPCA", "both", "flat"):
         model = fitted(name)
-        kinds = limits(model)
+        kinds = FittedModel(model).limits
         edges = [
             cutoff if limit is None else limit
             for limit, cutoff in zip(
@@ -462,8 +485,8 @@ def test_axes_are_logarithmic_where_a_row_is_far_beyond_its_limit():
         assert ticked(model, rows)
     cutoffs = {"score": 2.0, "orthogonal": 0.0}
     wild = np.array([[1.0, 5.0], [np.inf, 9.0]])
-    assert not spread(wild, {"score": None, "orthogonal": 0.0}, cutoffs)
-    assert spread(wild, {"score": 0.04, "orthogonal": None}, cutoffs)
+    assert not is_far(wild, {"score": None, "orthogonal": 0.0}, cutoffs)
+    assert is_far(wild, {"score": 0.04, "orthogonal": None}, cutoffs)
 
 
 def test_missing_cells_are_said_to_be_missing(tmp_path):
@@ -602,8 +625,10 @@ def test_many_labels_and_many_components():
     rng = np.random.default_rng(0)
     A = rng.standard_normal((60, 40))
     found = numbers_of(report(PCA(30).fit(A), A, labels=np.arange(60) % 25))
-    assert len(found["rows"]["groups"]) == 10
-    assert found["rows"]["groups"][-1] == "other labels"
+    assert len(found["traces"]) == 10
+    assert found["traces"][-1]["name"].startswith("other labels (")
+    members = [trace["customdata"] for trace in found["traces"]]
+    assert sorted(np.concatenate(members)) == list(range(60))
     assert len(found["scores"]) == 20
     assert len(found["scree"][0]["share"]) == 30
 

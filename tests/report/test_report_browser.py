@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dualpca import PCA, RobustPCA
+from dualpca.inspect import FittedModel
 from dualpca.report import write_report
 
 pytest.importorskip("plotly")
@@ -89,7 +90,8 @@ def files(tmp_path_factory):
         feature_names=[*HOSTILE, *variables[len(HOSTILE) :]],
         notes={name: name for name in HOSTILE},
     )
-    return {"plain": plain, "hostile": hostile}
+    named = FittedModel(model, [*HOSTILE, *variables[len(HOSTILE) :]])
+    return {"plain": plain, "hostile": hostile, "model": named}
 
 
 class Visits:
@@ -231,8 +233,7 @@ def test_menus_and_switches_redraw(page):
     )
     flagged = np.flatnonzero(numbers["rows"]["flagged"])
     assert drawn[0] == [numbers["scores"][2][i] for i in flagged]
-    top = numbers["loadings"]["tops"][1]
-    assert drawn[1] == [numbers["loadings"]["values"][1][j] for j in top]
+    assert drawn[1] == numbers["figures"]["loadings-plot"][1]["data"][0]["x"]
     assert drawn[2:4] == ["log", 16]
     assert "component 3 and component 2" in drawn[4]
     ticks = page.locator("#map-plot .ytick text").all_text_contents()
@@ -334,8 +335,7 @@ def test_names_are_shown_as_text(visit, files):
     ticks = page.evaluate(
         "[...document.querySelectorAll('#loadings-plot .ytick text')].map((e) => e.textContent)"
     )
-    names = json.loads(page.locator("#data").text_content())["loadings"]
-    wanted = [names["variables"][j] for j in names["tops"][0]]
+    wanted = [name for name, _ in files["model"].leading(0, 12)]
     assert ticks == [name if len(name) <= 28 else name[:27] + "…" for name in wanted]
     page.mouse.move(*flagged_point(page, HOSTILE[5]))
     hover = page.locator("#map-plot .hovertext")

@@ -8,7 +8,7 @@ __all__ = ["main"]
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line with these arguments, by default those of the process; it exits."""
+    """Run the command line with these arguments, by default those of the process, and exit."""
     try:
         from .app import app
         from .run import run

@@ -1,6 +1,6 @@
-"""Options that commands share: groups of them are dataclasses, spread out in the signature."""
+"""Options that commands share; a group of them is a dataclass."""
 
-from __future__ import annotations
+# ruff: noqa: RUF009 - the defaults are fields, which `option` makes
 
 import dataclasses
 import functools
@@ -8,13 +8,18 @@ import inspect
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 
+Scale = StrEnum("Scale", ["none", "standard", "robust"])
+Missing = StrEnum("Missing", ["refuse", "drop", "impute"])
+Approximation = StrEnum("Approximation", ["none", "nystroem", "rff", "orf"])
+Precision = StrEnum("Precision", ["float32", "float64"])
+
 
 class Method(StrEnum):
-    """Which estimator."""
+    """The estimator of ``fit``."""
 
     robust = "robust"
     plain = "plain"
@@ -23,231 +28,131 @@ class Method(StrEnum):
     sparse = "sparse"
 
 
-class Scale(StrEnum):
-    """What columns are divided by."""
-
-    none = "none"
-    standard = "standard"
-    robust = "robust"
+def option(default: Any, help: str, *names: str, **more: Any) -> Any:
+    """Return a field of a group of options with its help; ``grouped`` gives it to typer."""
+    return dataclasses.field(default=default, metadata={"names": names, "help": help, **more})
 
 
-class Missing(StrEnum):
-    """What happens to missing cells."""
-
-    refuse = "refuse"
-    drop = "drop"
-    impute = "impute"
-
-
-class Approximation(StrEnum):
-    """Features instead of the kernel matrix."""
-
-    none = "none"
-    nystroem = "nystroem"
-    rff = "rff"
-    orf = "orf"
-
-
-class Number(StrEnum):
-    """The precision of the numbers."""
-
-    float32 = "float32"
-    float64 = "float64"
-
-
-COLUMNS, FILES, MODEL = "Columns and cells", "Files", "Model"
+_column = functools.partial(option, rich_help_panel="Columns and cells")
+_file = functools.partial(option, rich_help_panel="Files")
+_model = functools.partial(option, rich_help_panel="Model")
 
 
 @dataclasses.dataclass
 class ReadOptions:
     """How the data is read."""
 
-    keep: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Columns to analyse: names, numbers from 1, ranges (3-10, x1:x9), patterns (pixel*);"
-            " more than one with commas or by repeating.",
-            rich_help_panel=COLUMNS,
-        ),
-    ] = None
-    drop: Annotated[
-        list[str] | None, typer.Option(help="Columns to leave out.", rich_help_panel=COLUMNS)
-    ] = None
-    id: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="The column that names the rows; the first column of text by default.",
-            rich_help_panel=COLUMNS,
-        ),
-    ] = None
-    label: Annotated[
-        str | None, typer.Option(help="A column of labels for the rows.", rich_help_panel=COLUMNS)
-    ] = None
-    missing: Annotated[
-        Missing,
-        typer.Option(
-            help="Missing cells: refuse them, drop their rows, or impute medians.",
-            rich_help_panel=COLUMNS,
-        ),
-    ] = Missing.refuse
-    na: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Text that stands for a missing cell, besides NA and the like.",
-            rich_help_panel=COLUMNS,
-        ),
-    ] = None
-    format: Annotated[
-        str | None,
-        typer.Option(
-            help="csv, tsv, parquet, arrow, npy, npz, mtx, h5ad, hdf5 or zarr; by default from the"
-            " extension.",
-            rich_help_panel=FILES,
-        ),
-    ] = None
-    key: Annotated[
-        str | None,
-        typer.Option(help="Which array of an npz, HDF5 or zarr file.", rich_help_panel=FILES),
-    ] = None
-    delimiter: Annotated[
-        str | None,
-        typer.Option(help="Of a text file; found out by default.", rich_help_panel=FILES),
-    ] = None
-    decimal: Annotated[
-        str | None, typer.Option(help="The decimal sign of a text file.", rich_help_panel=FILES)
-    ] = None
-    header: Annotated[
-        bool | None,
-        typer.Option(
-            "--header/--no-header",
-            help="Whether the first line has the names; found out by default.",
-            rich_help_panel=FILES,
-        ),
-    ] = None
-    memory: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Megabytes of numbers to hold; larger files are streamed.",
-            rich_help_panel=FILES,
-        ),
-    ] = 256
-    unpacked: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Megabytes that a chunk or array may unpack to, however small its file.",
-            rich_help_panel=FILES,
-        ),
-    ] = 256
-    dtype: Annotated[
-        Number | None,
-        typer.Option(help="The precision; by default that of the file.", rich_help_panel=FILES),
-    ] = None
+    keep: list[str] | None = _column(
+        None,
+        "Columns to analyse: names, numbers from 1, ranges (3-10, x1:x9), patterns (pixel*);"
+        " more than one with commas or by repeating.",
+    )
+    drop: list[str] | None = _column(None, "Columns to leave out.")
+    id: list[str] | None = _column(
+        None, "The column that names the rows; by default the first column of text."
+    )
+    label: str | None = _column(None, "A column of labels for the rows.")
+    missing: Missing = _column(
+        Missing.refuse, "Missing cells: refuse them, drop their rows, or impute medians."
+    )
+    na: list[str] | None = _column(
+        None, "Text that stands for a missing cell, besides NA and the like."
+    )
+    format: str | None = _file(
+        None,
+        "csv, tsv, parquet, arrow, npy, npz, mtx, h5ad, hdf5 or zarr; by default from the extension.",
+    )
+    key: str | None = _file(None, "The array of an npz, HDF5 or zarr file.")
+    delimiter: str | None = _file(None, "The delimiter of a text file; found out by default.")
+    decimal: str | None = _file(None, "The decimal sign of a text file.")
+    header: bool | None = _file(
+        None,
+        "Whether the first line has the names; found out by default.",
+        "--header/--no-header",
+    )
+    memory: int = _file(256, "Megabytes of numbers to hold; larger files are streamed.", min=1)
+    unpacked: int = _file(
+        256, "Megabytes that a chunk or array may unpack to, however small its file.", min=1
+    )
+    dtype: Precision | None = _file(None, "The precision of numbers; by default that of the file.")
 
 
 @dataclasses.dataclass
 class FitOptions:
     """What is fitted."""
 
-    method: Annotated[
-        Method, typer.Option("--method", "-m", help="The estimator.", rich_help_panel=MODEL)
-    ] = Method.robust
-    components: Annotated[
-        str,
-        typer.Option(
-            "--components",
-            "-n",
-            help="A number, a fraction of the variance (0.9), or auto: the fewest that hold 80 % of"
-            " the robust variance, at most 10.",
-            rich_help_panel=MODEL,
-        ),
-    ] = "auto"
-    scale: Annotated[
-        Scale,
-        typer.Option(help="Divide columns by their spread first.", rich_help_panel=MODEL),
-    ] = Scale.none
-    tol: Annotated[
-        float | None,
-        typer.Option(min=0.0, help="The relative residual to reach.", rich_help_panel=MODEL),
-    ] = None
-    quantile: Annotated[
-        float | None,
-        typer.Option(
-            help="Robust: rows beyond this quantile of the distances of good rows are flagged; 0.999"
-            " by default.",
-            rich_help_panel=MODEL,
-        ),
-    ] = None
-    nonzero: Annotated[
-        str | None,
-        typer.Option(
-            help="Sparse: nonzero loadings of a component, a number or a fraction; 0.25 by default.",
-            rich_help_panel=MODEL,
-        ),
-    ] = None
-    kernel: Annotated[
-        str | None,
-        typer.Option(
-            help="Kernel: rbf (by default), linear, poly, laplacian, sigmoid, cosine, ...",
-            rich_help_panel=MODEL,
-        ),
-    ] = None
-    gamma: Annotated[
-        str | None,
-        typer.Option(help="Kernel: a number, median (by default) or scale.", rich_help_panel=MODEL),
-    ] = None
-    approximation: Annotated[
-        Approximation | None,
-        typer.Option(
-            help="Kernel: landmarks or random features, for many rows.", rich_help_panel=MODEL
-        ),
-    ] = None
-    seed: Annotated[
-        int, typer.Option(min=0, help="Of all that is random.", rich_help_panel=MODEL)
-    ] = 0
+    method: Method = _model(Method.robust, "The estimator.", "--method", "-m")
+    components: str = _model(
+        "auto",
+        "A number, a fraction of the variance (0.9), or auto: the fewest that hold 80 % of the"
+        " robust variance, at most 10.",
+        *("--components", "-n"),
+    )
+    scale: Scale = _model(Scale.none, "Divide columns by their spread first.")
+    tol: float | None = _model(None, "The relative residual to reach.", min=0.0)
+    quantile: float | None = _model(
+        None,
+        "Robust: rows beyond this quantile of the distances of good rows are flagged; 0.999 by default.",
+    )
+    nonzero: str | None = _model(
+        None, "Sparse: nonzero loadings of a component, a number or a fraction; 0.25 by default."
+    )
+    kernel: str | None = _model(
+        None, "Kernel: rbf (by default), linear, poly, laplacian, sigmoid, cosine, ..."
+    )
+    gamma: str | None = _model(None, "Kernel: a number, median (by default) or scale.")
+    approximation: Approximation | None = _model(
+        None, "Kernel: landmarks or random features, for many rows."
+    )
+    seed: int = _model(0, "The seed of all random choices.", min=0)
 
 
-#: Options that single commands have in common.
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no notes.")]
+@dataclasses.dataclass
+class Flags:
+    """How a command writes."""
+
+    force: bool = option(False, "Replace existing files.", "--force", "-f")
+    json: bool = option(False, "Print one JSON object, for machines.", "--json")
+    quiet: bool = option(False, "No progress, no notes.", "--quiet", "-q")
+
+    @property
+    def silent(self) -> bool:
+        """Whether neither progress nor notes are shown."""
+        return self.quiet or self.json
+
+
+Force = Annotated[bool, typer.Option("--force", "-f", help="Replace existing files.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]
-Force = Annotated[bool, typer.Option("--force", "-f", help="Replace files that are there.")]
-Output = Annotated[Path | None, typer.Option("--output", "-o", help="Where to write.")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="The file to write.")]
+Data = Annotated[str, typer.Argument(metavar="DATA", help="A file, or - for standard input.")]
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="A file that `dualpca fit` wrote.")]
 Source = Annotated[str, typer.Argument(metavar="DATA|MODEL", show_default=False)]
 
 
 def grouped(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command with the fields of its dataclass parameters as parameters of their own."""
-    hints = get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {
-        n: kind for n, kind in hints.items() if dataclasses.is_dataclass(kind)
-    }
-    parameters, fields = [], {}
-    for parameter in inspect.signature(command).parameters.values():
-        if parameter.name not in groups:
-            parameters.append(parameter.replace(annotation=hints[parameter.name]))
+    """Return the command with the fields of its dataclass parameters as options of their own."""
+    parameters: list[inspect.Parameter] = []
+    groups: dict[str, Any] = {}
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        if not dataclasses.is_dataclass(parameter.annotation):
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
             continue
-        kind = groups[parameter.name]
-        types = get_type_hints(kind, include_extras=True)
-        fields[parameter.name] = [field.name for field in dataclasses.fields(kind)]
-        parameters += [
-            inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=field.default,
-                annotation=types[field.name],
+        groups[parameter.name] = parameter.annotation
+        for field in dataclasses.fields(parameter.annotation):
+            more = dict(field.metadata)
+            kind = Annotated[field.type, typer.Option(*more.pop("names"), **more)]  # type: ignore[name-defined]
+            kinds: dict[str, Any] = {"default": field.default, "annotation": kind}
+            parameters.append(
+                inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, **kinds)
             )
-            for field in dataclasses.fields(kind)
-        ]
 
     @functools.wraps(command)
-    def spread(**given: Any) -> Any:
-        for group, names in fields.items():
-            given[group] = groups[group](**{name: given.pop(name) for name in names})
+    def regrouped(**given: Any) -> Any:
+        for name, kind in groups.items():
+            given[name] = kind(**{f.name: given.pop(f.name) for f in dataclasses.fields(kind)})
         return command(**given)
 
-    as_keywords = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
-    spread.__signature__ = inspect.Signature(as_keywords)  # type: ignore[attr-defined]
-    spread.__annotations__ = {p.name: p.annotation for p in as_keywords}
-    del spread.__wrapped__  # type: ignore[attr-defined]
-    return spread
+    del regrouped.__wrapped__  # type: ignore[attr-defined]
+    regrouped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    regrouped.__annotations__ = {p.name: p.annotation for p in parameters}
+    return regrouped

@@ -13,44 +13,50 @@ from ..io.models import ModelFileError
 from ..io.tables import TableError
 from ..io.tables.table import printable
 
-#: What the exit codes mean; docs/cli.md has the same table.
-OK, BUG, USAGE, DATA, MODEL, OUTPUT, SHORT, INTERRUPTED, PIPE = 0, 1, 2, 3, 4, 5, 6, 130, 141
+#: The exit codes; docs/cli.md has the same table.
+OK, BUG, USAGE, DATA, MODEL, OUTPUT, MISSED_TOL, INTERRUPTED, PIPE = 0, 1, 2, 3, 4, 5, 6, 130, 141
+
+#: Exceptions whose message has a remedy already, and their exit codes; the first that fits counts.
+COMPLETE = (
+    *((TableError, DATA), (ModelFileError, MODEL), (OSError, OUTPUT), (ImportError, BUG)),
+    *((ValueError, USAGE), (TypeError, USAGE)),
+)
 
 
 class RefusedError(Exception):
-    """What was asked cannot be done: a line that says why and what to do, and an exit code."""
+    """A request that cannot be met: a line with the reason and a remedy, and an exit code."""
 
     def __init__(self, message: str, code: int = USAGE) -> None:
         super().__init__(message)
         self.code = code
 
 
-def tell(text: str) -> None:
-    """A line on standard error."""
+def stderr_line(text: str) -> None:
+    """Write a line to standard error."""
     if sys.stderr is not None:
         sys.stderr.write(f"dualpca: {printable(' '.join(text.split()))}\n")
 
 
-def _ended(number: int, frame: Any) -> None:
-    """What a signal asks for, so that files which are not complete are removed."""
+def _end_by_signal(number: int, frame: Any) -> None:
+    """End by an exception, so that incomplete files are removed."""
     raise SystemExit(128 + number)
 
 
 def run(app: Any, arguments: list[str]) -> int:
-    """The exit code of the command; ``--debug``, anywhere, shows tracebacks."""
+    """Run a command and return its exit code; ``--debug``, anywhere, shows tracebacks."""
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     for name in ("SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
-            signal.signal(getattr(signal, name), _ended)
+            signal.signal(getattr(signal, name), _end_by_signal)
     if sys.stdout is None:  # it was closed
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # names may have letters that the terminal has not
+        if hasattr(stream, "reconfigure"):  # a terminal may lack letters of names
             stream.reconfigure(errors="backslashreplace")
     # The columns of a file are chosen by their names before rows reach a model.
     warnings.filterwarnings("ignore", "X does not have valid feature names")
-    warnings.showwarning = lambda message, *_, **__: tell(f"warning: {message}")
+    warnings.showwarning = lambda message, *_, **__: stderr_line(f"warning: {message}")
     try:
         code = app(arguments, prog_name="dualpca", standalone_mode=False) or OK
         if code == INTERRUPTED:  # typer has caught it
@@ -58,53 +64,41 @@ def run(app: Any, arguments: list[str]) -> int:
         sys.stdout.flush()
         return code
     except BaseException as error:
-        if isinstance(error, SystemExit):  # typer's own, of what lies behind it
+        if isinstance(error, SystemExit):  # typer raises it for another exception
             if not isinstance(error.__context__, (BrokenPipeError, KeyboardInterrupt)):
                 return error.code if isinstance(error.code, int) else BUG
             error = error.__context__
-        if isinstance(error, BrokenPipeError):  # who reads our output has had enough
+        if isinstance(error, BrokenPipeError):  # the reader of our output has closed it
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return PIPE
         if debug:
             sys.stderr.write(printable(traceback.format_exc(), keep="\n"))
-        line, code = said(error)
-        tell(line if debug or code != BUG else f"{line}; --debug shows where")
+        line, code = describe_error(error)
+        stderr_line(line if debug or code != BUG else f"{line}; --debug shows where")
         return code
 
 
-def said(error: BaseException) -> tuple[str, int]:
-    """An exception in a line, and the exit code."""
+def describe_error(error: BaseException) -> tuple[str, int]:
+    """Return an exception in a line, and the exit code."""
     message = str(error) or type(error).__name__
     if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
         return "interrupted; what was not complete is not written", INTERRUPTED
     if hasattr(error, "format_message"):  # an option or argument that typer does not take
         context = getattr(error, "ctx", None)
-        where = context.command_path if context is not None else "dualpca"
+        command = context.command_path if context is not None else "dualpca"
         words = error.format_message().rstrip(".")
-        return f"{words}{'' if words.endswith('?') else ';'} see {where} --help", USAGE
+        return f"{words}{'' if words.endswith('?') else ';'} see {command} --help", USAGE
     if isinstance(error, RefusedError):
         return message, error.code
-    if isinstance(error, TableError):
-        return message, DATA
-    if isinstance(error, ModelFileError):
-        return message, MODEL
     if isinstance(error, MemoryError):
-        return (
-            f"out of memory: {message}; lower --memory, or use --approximation or fewer rows",
-            DATA,
-        )
-    if isinstance(error, OSError):
-        if error.strerror is None:  # our own, with a remedy
-            return message, OUTPUT
+        remedy = "lower --memory, or use --approximation or fewer rows"
+        return f"out of memory: {message}; {remedy}", DATA
+    if isinstance(error, OSError) and error.strerror is not None:
         path = f"{error.filename}: " if error.filename else ""
-        return (
-            f"{path}{error.strerror or message}; check the path, its permissions and the disk",
-            OUTPUT,
-        )
-    if isinstance(error, ImportError):
-        return message, BUG
+        return f"{path}{error.strerror}; check the path, its permissions and the disk", OUTPUT
     if isinstance(error, ArithmeticError):
         return f"the numbers overflow ({message}); --scale robust brings them to one scale", DATA
-    if isinstance(error, (ValueError, TypeError)):
-        return message, USAGE
+    for kind, code in COMPLETE:
+        if isinstance(error, kind):
+            return message, code
     return f"unexpected {type(error).__name__}: {message}", BUG

@@ -14,7 +14,7 @@ from ..progress import Listener, Step, listening, seconds_left
 
 
 class Watch(Listener):
-    """One line for reading, one for fitting; nothing where nobody looks."""
+    """One line of progress, for reading and then for fitting."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
@@ -28,7 +28,7 @@ class Watch(Listener):
         return self.task
 
     def reading(self, rows: int, done: int, total: int) -> None:
-        """So many rows and bytes of a file have been read."""
+        """Show how many rows and bytes of a file have been read."""
         words = f"reading, {rows:,} rows"
         self.progress.update(self._row(words), description=words, completed=done, total=total)
 
@@ -47,7 +47,7 @@ class Watch(Listener):
         self.progress.update(self._row(words), description=words, completed=done, total=total)
 
     def phase(self, words: str) -> None:
-        """What follows is something else."""
+        """Begin another phase."""
         self.words, self.steps = words, []
         if self.task is not None:
             self.progress.update(self.task, description=words, completed=0)
@@ -55,7 +55,7 @@ class Watch(Listener):
 
 @contextmanager
 def watching(quiet: bool) -> Iterator[Watch | None]:
-    """Progress of all that runs inside, where standard error is a terminal."""
+    """Show the progress of all that runs inside, if standard error is a terminal."""
     if quiet or not sys.stderr.isatty():
         yield None
         return

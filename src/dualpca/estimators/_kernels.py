@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
 
 from ..kernels.bandwidth import bandwidth
 from ..kernels.features import LANDMARKS, landmark_rows, nystroem, random_fourier
@@ -103,6 +104,22 @@ class KernelMixin(FitContext):
         if present.all():
             return X, weights, None
         return Selected(operator, present), weights, present
+
+    def score_map(self) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
+        """Return the constants of an exact ``transform``: ``k(X, X_fit_) weights - offset``.
+
+        The kernel is taken of rows less the origin. Approximations have ``features_`` and ``pca_``.
+
+        Returns
+        -------
+        origin : float64 array of shape (n_features,), or None
+        weights : float64 array of shape (n_training, n_components)
+        offset : float64 array of shape (n_components,)
+        """
+        check_is_fitted(self, "X_fit_")
+        model: Any = self
+        weights = model._coefficients if hasattr(model, "_coefficients") else model.axes_coef_
+        return self._kernel_shift, weights.astype(float), model._offset
 
     def _fit_kernel_parameters(self, X: Any, rng: np.random.Generator) -> None:
         """Learn from the rows where they lie, and ``gamma_``."""

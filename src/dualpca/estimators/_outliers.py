@@ -110,8 +110,6 @@ class OutlierScoresMixin(OutlierMixin):
         """
         return normality(score_distances, orthogonal_distances, self.flags_by_, self.limits_)
 
-    _normality_of = normality
-
     @available_if(_measures_new_rows)
     def score_samples(self, X: Any) -> Array:
         """Return minus the distance that flags rows, so that higher is more normal.

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ..linalg import Array, namespace
+from ..linalg import Array, namespace, to_numpy
 from ..linear.likelihood import covariance, precision
 from ..operators import as_operator
 from ._base import check_same_kind, check_scores, shifted, validated
@@ -45,6 +45,21 @@ class ScoresMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     def _scores(self, X: Any) -> Array:
         operator = shifted(X, self._origin) if self._is_centered else as_operator(X)
         return operator @ (self.components_ / self._scale()).T
+
+    def score_map(self) -> tuple[np.ndarray | None, np.ndarray, np.ndarray | None]:
+        """Return the constants of ``transform``: ``scores = (X - origin) weights``.
+
+        Returns
+        -------
+        origin : float64 array of shape (n_features,), or None without centring
+        weights : float64 array of shape (n_features, n_components)
+        offset : None
+            Kernel estimators subtract one; linear estimators do not.
+        """
+        check_is_fitted(self, "components_")
+        origin = to_numpy(self._origin).astype(float) if self._is_centered else None
+        scaled = to_numpy(self.components_).astype(float) / to_numpy(self._scale())
+        return origin, scaled.T, None
 
     @property
     def _is_centered(self) -> bool:

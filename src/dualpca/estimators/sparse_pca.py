@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 
-from ..linalg import Array, fix_signs, namespace
+from ..linalg import Array, fix_signs, namespace, to_numpy
 from ..operators import Operator, as_operator
 from ..progress import convergence
 from ..solvers.base import TINY
@@ -302,6 +302,11 @@ class SparsePCA(FitContext, ScoresMixin, BaseEstimator):
         xp = namespace(self.components_)
         operator = shifted(X, self.mean_) if self.center else as_operator(X)
         return operator @ xp.linalg.pinv(self.components_)
+
+    def score_map(self) -> tuple[np.ndarray | None, np.ndarray, np.ndarray | None]:
+        """As in :class:`PCA`; the weights are the pseudo-inverse of the loadings."""
+        origin, _, offset = super().score_map()
+        return origin, np.linalg.pinv(to_numpy(self.components_).astype(float)), offset
 
     def _scale(self) -> Any:
         return 1.0

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from ._draw import axes, check_axes, check_count, ink, write
-from ._model import check_rows, estimator_of, feature_names, host, prepared
-from ._scores import ScoresDisplay, check_components, scores_of
+from ..inspect import FittedModel
+from ._display import check_count, host
+from ._draw import ink, write_names
+from ._scores import ScoresDisplay
 
 
 class BiplotDisplay(ScoresDisplay):
     """The scores of rows on two components, with the loadings of the features as arrows.
 
-    Arrows have the lengths of the loadings on one scale, on which they fill the picture: an arrow is the
-    direction in which a feature grows, and the projections of rows onto it are what the two components
-    tell of that feature.
+    An arrow points where a feature grows; the projections of rows onto it show what the two components
+    say about the feature. One scale makes all arrows fill the picture.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class BiplotDisplay(ScoresDisplay):
         The longest first.
     names_ : list of matplotlib Annotation
     scale_ : float
-        What loadings are multiplied with.
+        The factor of the loadings.
 
     Examples
     --------
@@ -50,6 +50,9 @@ class BiplotDisplay(ScoresDisplay):
     ['color_intensity', 'alcohol', 'proline']
     """
 
+    models: ClassVar = "PCA, RobustPCA or SparsePCA"
+    needs: ClassVar = {"transform": "scores", "components_": "loadings of features"}
+
     def __init__(self, scores: Any, loadings: Any, feature_names: Any, **rows: Any) -> None:
         super().__init__(scores, **rows)
         self.loadings = host(loadings)
@@ -61,61 +64,15 @@ class BiplotDisplay(ScoresDisplay):
             )
 
     @classmethod
-    def from_estimator(
-        cls,
-        model: Any,
-        X: Any,
-        *,
-        components: tuple[int, int] = (0, 1),
-        labels: Any = None,
-        ax: Any = None,
-        **kwargs: Any,
-    ) -> BiplotDisplay:
-        """Draw the scores of rows and the loadings of features.
-
-        Parameters
-        ----------
-        model : PCA, RobustPCA or SparsePCA, or pipeline
-            Fitted, with two components at least.
-        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
-            The rows.
-        components : pair of int
-            Which components to draw, from 0.
-        labels : sequence of length n_samples, optional
-            Classes or numbers to colour the rows by.
-        ax : matplotlib Axes, optional
-        **kwargs
-            For :meth:`plot`.
-
-        Returns
-        -------
-        display : BiplotDisplay
-        """
-        check_axes(ax)
-        check_rows("labels", labels, X)
-        give = "PCA, RobustPCA or SparsePCA"
-        estimator = estimator_of(model, cls.__name__, "transform", "scores", give)
-        if not hasattr(estimator, "components_"):
-            raise TypeError(
-                f"model is a {type(estimator).__name__}, which has no loadings of features; give "
-                f"{cls.__name__} a fitted {give}"
-            )
-        numbers = check_components(components, estimator)
-        names = feature_names(model, estimator)
-        loadings = host(estimator.components_)[numbers].T
-        if getattr(estimator, "whiten", False):  # rows are scores times these
-            loadings = loadings * np.sqrt(host(estimator.explained_variance_)[numbers])
-        parts = scores_of(estimator, numbers, prepared(model, X))
-        display = cls(loadings=loadings, feature_names=names, labels=labels, **parts)
-        return display.plot(ax, **kwargs)
+    def _parts(cls, fitted: FittedModel, pair: list[int], X: Any) -> dict[str, Any]:
+        loadings = fitted.loadings[pair].T
+        if getattr(fitted.estimator, "whiten", False):  # rows are scores times these
+            loadings = loadings * np.sqrt(host(fitted.estimator.explained_variance_)[pair])
+        parts = super()._parts(fitted, pair, X)
+        return {**parts, "loadings": loadings, "feature_names": fitted.feature_names}
 
     def plot(
-        self,
-        ax: Any = None,
-        *,
-        n_arrows: int = 10,
-        equal_aspect: bool = True,
-        **kwargs: Any,
+        self, ax: Any = None, *, n_arrows: int = 10, equal_aspect: bool = True, **kwargs: Any
     ) -> BiplotDisplay:
         """Draw the scores and the arrows.
 
@@ -123,21 +80,17 @@ class BiplotDisplay(ScoresDisplay):
         ----------
         ax : matplotlib Axes, optional
         n_arrows : int
-            How many features to draw and to name at most, those with the longest arrows.
+            The most features to draw and to name, those with the longest arrows.
         equal_aspect : bool
             Whether both axes have the same unit of length, without which angles mean nothing.
         **kwargs
             For :meth:`ScoresDisplay.plot`.
-
-        Returns
-        -------
-        self
         """
         size = np.hypot(*self.loadings.T)
         longest = np.argsort(-size, kind="stable")
         count = check_count("n_arrows", n_arrows, "features to draw")
         longest = longest[size[longest] > 0][:count]
-        super().plot(axes(ax), equal_aspect=equal_aspect, **kwargs)
+        super().plot(ax, equal_aspect=equal_aspect, **kwargs)
         ax = self.ax_
         tips = self.loadings[longest] * self._scale(longest)
         style = {"arrowstyle": "-|>", "color": ink(), "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
@@ -148,11 +101,11 @@ class BiplotDisplay(ScoresDisplay):
         along = np.concatenate([t * tips for t in np.linspace(0.1, 1.0, 10)])
         obstacles = np.concatenate([self.scores[self._shown], along])
         names = [self.feature_names[i] for i in longest]
-        self.names_ = write(ax, names, tips, obstacles, outwards=True)
+        self.names_ = write_names(ax, names, tips, obstacles, outwards=True)
         return self
 
     def _scale(self, longest: np.ndarray) -> float:
-        """The largest scale that keeps the arrows within the range of the scores, less a margin."""
+        """Return the largest scale that keeps the arrows within the range of the scores."""
         self.scale_ = 1.0
         reach = np.abs(self.scores[self._shown]).max(axis=0)
         widest = np.abs(self.loadings[longest]).max(axis=0, initial=0.0)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from ._draw import axes, check_axes, legend
-from ._model import estimator_of, host
+from ._display import Display, host
+from ._draw import legend
 
 #: Residuals below the rounding of float64 are drawn there: a logarithmic axis has no 0.
 FLOOR = float(np.finfo(float).eps)
 
 
-class ConvergenceDisplay:
-    """The residual that a fit reached after so many passes over the data.
+class ConvergenceDisplay(Display):
+    """The residual of a fit after each of its passes over the data.
 
-    Several fits are drawn on the same axes: give those of the first as ``ax`` to the others.
+    To draw several fits on the same axes, give the ``ax_`` of the first as ``ax`` to the others.
 
     Parameters
     ----------
@@ -25,14 +25,14 @@ class ConvergenceDisplay:
     tol : float, optional
         The residual to reach.
     name : str
-        What the legend calls the fit.
+        The name of the fit in the legend.
 
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
     line_ : matplotlib Line2D
     tol_line_ : matplotlib Line2D or None
-        None where ``tol`` is 0 or is not given, or has a line on the axes already.
+        None without a positive ``tol``, or if the axes have its line already.
 
     Examples
     --------
@@ -44,6 +44,9 @@ class ConvergenceDisplay:
     >>> bool(display.line_.get_ydata()[-1] <= model.tol)
     True
     """
+
+    models: ClassVar = "PCA, RobustPCA or another estimator of dualpca"
+    needs: ClassVar = {"fit": "fit", "convergence_": "convergence_"}
 
     def __init__(self, convergence: Any, *, tol: float | None = None, name: str = "fit") -> None:
         self.convergence = np.asarray(host(convergence), dtype=float)
@@ -59,49 +62,18 @@ class ConvergenceDisplay:
     def from_estimator(
         cls, model: Any, *, name: str | None = None, ax: Any = None, **kwargs: Any
     ) -> ConvergenceDisplay:
-        """Draw the residuals of a fit.
+        """Draw the residuals of a fitted estimator or pipeline; see :meth:`plot`.
 
-        Parameters
-        ----------
-        model : estimator of dualpca, or pipeline
-            Fitted.
-        name : str, optional
-            What the legend calls the fit: the name of the estimator where it is not given.
-        ax : matplotlib Axes, optional
-        **kwargs
-            For :meth:`plot`.
-
-        Returns
-        -------
-        display : ConvergenceDisplay
+        ``name`` stands in the legend; by default it is the class of the estimator.
         """
-        check_axes(ax)
-        give = "PCA, RobustPCA or another estimator of dualpca"
-        estimator = estimator_of(model, cls.__name__, "fit", "fit", give)
-        called = type(estimator).__name__
-        if not hasattr(estimator, "convergence_"):
-            raise TypeError(
-                f"model is a {called}, which has no convergence_; give {cls.__name__} a fitted {give}"
-            )
-        tol = getattr(estimator, "tol", None)
-        display = cls(estimator.convergence_, tol=tol, name=called if name is None else name)
-        return display.plot(ax, **kwargs)
+        fitted = cls._opened(model, ax)
+        tol = getattr(fitted.estimator, "tol", None)
+        called = fitted.name if name is None else name
+        return cls(fitted.estimator.convergence_, tol=tol, name=called).plot(ax, **kwargs)
 
     def plot(self, ax: Any = None, **kwargs: Any) -> ConvergenceDisplay:
-        """Draw the residuals.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-        **kwargs
-            For ``Axes.plot``.
-
-        Returns
-        -------
-        self
-        """
-        self.ax_ = ax = axes(ax)
-        self.figure_ = ax.figure
+        """Draw the residuals, with ``kwargs`` as options of ``Axes.plot``."""
+        ax = self._axes(ax)
         passes, residuals = self.convergence.T
         style = {"marker": ".", "label": self.name, **kwargs}
         (self.line_,) = ax.plot(passes, np.maximum(residuals, FLOOR), **style)

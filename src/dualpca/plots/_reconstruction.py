@@ -3,37 +3,35 @@
 from __future__ import annotations
 
 import math
-import warnings
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from array_api_compat import is_array_api_obj
-from sklearn.utils import _safe_indexing
 
-from ..operators import Operator, as_operator, is_streamed
-from ._draw import axes, check_axes, short
-from ._model import estimator_of, host, names_of_rows
+from ..inspect import take_rows
+from ..operators import as_operator, is_streamed
+from ._display import Display, checked_names, host
+from ._draw import short
 
-#: So many rows are drawn where no others are asked for.
-ROWS = 8
+#: The number of rows that are drawn by default.
+DRAWN = 8
 
 
-class ReconstructionDisplay:
+class ReconstructionDisplay(Display):
     """Rows as images in columns: the data, and for each model its reconstruction and the residual.
 
-    Data and reconstructions share one scale of grey, from the least to the largest number of the data;
-    residuals share one of colours, red where the data is larger, with white for 0.
+    Data and reconstructions share one scale of grey, from the least to the largest number of the data.
+    Residuals share one scale of colours: red if the data is larger, white for 0.
 
     Parameters
     ----------
     rows : array of shape (n_rows, n_features)
     reconstructions : dict of str to array of shape (n_rows, n_features)
-        By the names of the models.
+        The reconstructions by the names of the models.
     image_shape : (height, width) or (height, width, 3)
     row_names : sequence of length n_rows, optional
-        What to call the rows; their numbers, from 0, where it is not given.
+        By default the numbers of the rows, from 0.
 
     Attributes
     ----------
@@ -51,6 +49,9 @@ class ReconstructionDisplay:
     >>> [label.get_text() for label in display.ax_.get_yticklabels()]
     ['data', 'PCA', 'residual\\n(within ±9.6)']
     """
+
+    models: ClassVar = "PCA, RobustPCA, SparsePCA, or KernelPCA with fit_inverse_transform=True"
+    needs: ClassVar = {"inverse_transform": "way back from scores to rows"}
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class ReconstructionDisplay:
                     f"reconstructions[{name!r}] has shape {R.shape} and rows {self.rows.shape}; "
                     "reconstruct these rows"
                 )
-        self.row_names = names_of_rows(row_names, len(self.rows))
+        self.row_names = checked_names(row_names, len(self.rows))
 
     @classmethod
     def from_estimator(
@@ -92,75 +93,47 @@ class ReconstructionDisplay:
 
         Parameters
         ----------
-        model : estimator with ``inverse_transform``, or pipeline
-            Fitted.
+        model : fitted estimator with ``inverse_transform``, or pipeline
         X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
         image_shape : (height, width) or (height, width, 3)
-            Of the image that a row is, pixels by lines.
+            The shape of the image that a row is, pixels by lines.
         rows : sequence of int, optional
-            Which rows of X to draw, the first eight where it is not given.
+            The rows of X to draw, by default the first eight.
         beside : estimator or pipeline, optional
-            Another fitted model, plain PCA say, to draw below.
+            Another fitted model, such as plain PCA, to draw below.
         row_names : sequence, optional
-            What to call the rows that are drawn; their numbers where it is not given.
-        ax : matplotlib Axes, optional
-        **kwargs
+            Names of the rows that are drawn, by default their numbers.
+        ax, **kwargs
             For :meth:`plot`.
-
-        Returns
-        -------
-        display : ReconstructionDisplay
         """
-        check_axes(ax)
-        give = "PCA, RobustPCA, SparsePCA, or KernelPCA with fit_inverse_transform=True"
         models: dict[str, Any] = {}
         for each in (model,) if beside is None else (model, beside):
-            has = "way back from scores to rows"
-            estimator = estimator_of(each, cls.__name__, "inverse_transform", has, give)
-            name = type(estimator).__name__
-            check_image_shape(image_shape, _features(each, estimator))
-            models[name if name not in models else f"{name}, beside"] = each
+            fitted = cls._opened(each, ax)
+            check_image_shape(image_shape, getattr(each, "n_features_in_", fitted.n_features))
+            models[fitted.name if fitted.name not in models else f"{fitted.name}, beside"] = fitted
         if is_streamed(X):
             X = as_operator(X)
         chosen = _chosen(rows, X.shape[0] if hasattr(X, "shape") else len(X))
-        some = _taken(X, chosen)
-        with warnings.catch_warnings():
-            if isinstance(X, Operator):  # rows taken from a table in a file have lost its names
-                warnings.filterwarnings("ignore", message="X does not have valid feature names")
-            found = {
-                name: each.inverse_transform(each.transform(some)) for name, each in models.items()
-            }
+        originals = take_rows(X, chosen)
         display = cls(
-            some.toarray() if sp.issparse(some) else some,
-            found,
+            originals.toarray() if sp.issparse(originals) else originals,
+            {name: fitted.reconstruct(originals) for name, fitted in models.items()},
             image_shape=image_shape,
             row_names=chosen if row_names is None else row_names,
         )
         return display.plot(ax, **kwargs)
 
     def plot(self, ax: Any = None, **kwargs: Any) -> ReconstructionDisplay:
-        """Draw the images.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-        **kwargs
-            For ``Axes.imshow`` of data and reconstructions.
-
-        Returns
-        -------
-        self
-        """
-        self.ax_ = ax = axes(ax, "compressed")  # images keep their shape
-        self.figure_ = ax.figure
+        """Draw the images, with ``kwargs`` as options of ``Axes.imshow`` but for the residuals."""
+        ax = self._axes(ax, "compressed")  # images keep their shape
         low, high = float(np.nanmin(self.rows)), float(np.nanmax(self.rows))
-        rest = {name: self.rows - R for name, R in self.reconstructions.items()}
-        most = max((float(np.nanmax(np.abs(R))) for R in rest.values()), default=0.0)
+        residuals = {name: self.rows - R for name, R in self.reconstructions.items()}
+        most = max((float(np.nanmax(np.abs(R))) for R in residuals.values()), default=0.0)
         grey: dict[str, Any] = {"cmap": "gray", "vmin": low, "vmax": high, **kwargs}
         signed: dict[str, Any] = {"cmap": "RdBu_r", "vmin": -most or -1.0, "vmax": most or 1.0}
         lines = [("data", self.rows, grey)]
         for name, R in self.reconstructions.items():
-            lines += [(name, R, grey), (f"residual\n(within ±{most:.3g})", rest[name], signed)]
+            lines += [(name, R, grey), (f"residual\n(within ±{most:.3g})", residuals[name], signed)]
         height, width = (length + 1 for length in self.image_shape[:2])
         self.images_ = []
         for i, (_, values, style) in enumerate(lines):
@@ -181,21 +154,21 @@ class ReconstructionDisplay:
         return self
 
     def _line(self, values: np.ndarray, low: float, high: float) -> Any:
-        """Images side by side, a pixel apart; nothing is drawn between them."""
+        """Return images side by side with an empty pixel between them."""
         images = values.reshape(len(values), *self.image_shape).astype(float)
         gap = ((0, 0), (0, 0), (0, 1)) + ((0, 0),) * (images.ndim - 3)
         padded = np.pad(images, gap, constant_values=np.nan)
         line = np.concatenate(list(padded), axis=1)[:, :-1]
         if line.ndim == 2:
             return np.ma.masked_invalid(line)
-        # colours are numbers from 0 to 1, and their transparency tells what is drawn
-        seen = np.isfinite(line).all(axis=2, keepdims=True)
+        # Colours are numbers from 0 to 1; transparent pixels are not drawn.
+        finite = np.isfinite(line).all(axis=2, keepdims=True)
         scaled = np.clip((line - low) / ((high - low) or 1.0), 0.0, 1.0)
-        return np.concatenate([np.where(seen, scaled, 0.0), seen], axis=2)
+        return np.concatenate([np.where(finite, scaled, 0.0), finite], axis=2)
 
 
 def check_image_shape(image_shape: Any, features: int) -> tuple[int, ...]:
-    """The shape of images of so many pixels."""
+    """Return the shape of images with this number of features."""
     try:
         shape = tuple(int(n) for n in image_shape)
         right = shape == tuple(image_shape)
@@ -210,32 +183,11 @@ def check_image_shape(image_shape: Any, features: int) -> tuple[int, ...]:
     return shape
 
 
-def _features(model: Any, estimator: Any) -> int:
-    """How many features the rows have that a model is given."""
-    return int(getattr(model, "n_features_in_", estimator.n_features_in_))
-
-
 def _chosen(rows: Any, count: int) -> list[int]:
-    chosen = list(range(min(ROWS, count))) if rows is None else list(rows)
+    chosen = list(range(min(DRAWN, count))) if rows is None else list(rows)
     whole = all(isinstance(i, Integral) and not isinstance(i, bool) for i in chosen)
     if not chosen or not whole or not all(0 <= i < count for i in chosen):
         raise ValueError(
             f"rows={rows!r} are not numbers of rows of X; give some integers from 0 to {count - 1}"
         )
     return [int(i) for i in chosen]
-
-
-def _taken(X: Any, chosen: list[int]) -> Any:
-    """Some rows of X, in memory and of X's kind."""
-    if isinstance(X, Operator):
-        once, back = np.unique(chosen, return_inverse=True)
-        return X.take(once)[back]  # type: ignore[attr-defined]
-    if is_array_api_obj(X):
-        return X[chosen, :] if isinstance(X, np.ndarray) else _stacked(X, chosen)
-    return _safe_indexing(X, chosen)
-
-
-def _stacked(X: Any, chosen: list[int]) -> Any:
-    from ..linalg import namespace
-
-    return namespace(X).stack([X[i, :] for i in chosen])

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from ._draw import (
-    FLAGGED,
-    GOOD,
-    MAX_POINTS,
-    axes,
-    check_axes,
-    counted,
-    drawn,
-    ink,
-    legend,
-    two_kinds,
-)
-from ._model import check_rows, estimator_of, flags, host, prepared
+from ..inspect import FittedModel
+from ._display import Display, check_columns, check_rows, host
+from ._draw import FLAGGED, GOOD, MAX_POINTS, drawn_rows, ink, legend, legend_entry, scatter_flagged
 
-#: Petroff's ten colours, told apart by colour-blind readers; the last is for what has none of its own.
+#: Petroff's ten colours, which colour-blind readers tell apart; rare classes share the last one.
 COLOURS: tuple[str, ...] = (
     *("#3f90da", "#ffa90e", "#bd1f01", "#832db6", "#a96b59"),
     *("#e76300", "#b9ac70", "#717581", "#92dadd", "#94a4a2"),
@@ -30,15 +20,15 @@ COLOURS: tuple[str, ...] = (
 MARKERS = "osDvP*XhpH"
 
 
-class ScoresDisplay:
+class ScoresDisplay(Display):
     """The scores of rows on two components, coloured by labels, with flagged rows marked.
 
     Parameters
     ----------
     scores : array of shape (n_samples, 2)
     labels : sequence of length n_samples, optional
-        Classes, up to ten with colours of their own (the nine most frequent where there are more), or
-        more than ten different floating-point numbers, drawn on a colour scale.
+        Classes, of which ten have colours of their own (nine if there are more), or more than ten
+        different floating-point numbers, drawn on a colour scale.
     flagged : bool array of shape (n_samples,), optional
     axis_names : pair of str
 
@@ -46,8 +36,7 @@ class ScoresDisplay:
     ----------
     ax_, figure_ : matplotlib Axes and Figure
     points_ : list of matplotlib PathCollection
-        As in the legend: the rows not flagged and flagged, or those of each class and rings around
-        flagged ones.
+        The rows not flagged and flagged, or those of each class and rings around flagged ones.
 
     Examples
     --------
@@ -59,6 +48,9 @@ class ScoresDisplay:
     >>> [text.get_text() for text in display.ax_.get_legend().get_texts()]
     ['setosa (50)', 'versicolor (50)', 'virginica (50)']
     """
+
+    models: ClassVar = "PCA, RobustPCA, KernelPCA, RobustKernelPCA or SparsePCA"
+    needs: ClassVar = {"transform": "scores"}
 
     def __init__(
         self,
@@ -74,14 +66,9 @@ class ScoresDisplay:
                 f"scores has shape {self.scores.shape}; give two columns, one for each axis of the "
                 "picture"
             )
-        n = len(self.scores)
         self.labels = None if labels is None else host(labels)
         self.flagged = None if flagged is None else host(flagged).astype(bool)
-        for name, values in (("labels", self.labels), ("flagged", self.flagged)):
-            if values is not None and values.shape != (n,):
-                raise ValueError(
-                    f"{name} has shape {values.shape} for {n} rows; give one for each row"
-                )
+        check_columns(len(self.scores), labels=self.labels, flagged=self.flagged)
         self.axis_names = axis_names
 
     @classmethod
@@ -95,33 +82,46 @@ class ScoresDisplay:
         ax: Any = None,
         **kwargs: Any,
     ) -> ScoresDisplay:
-        """Draw the scores of rows; of robust models with those rows marked that they flag.
+        """Draw the scores of rows, and mark those that a robust model flags.
 
         Parameters
         ----------
-        model : estimator or pipeline
-            Fitted, with two components at least.
+        model : fitted estimator or pipeline with two components at least
         X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
-            The rows. Of a precomputed kernel only the training matrix has rows that are flagged.
+            The rows. With a precomputed kernel, flags are drawn for the training matrix only.
         components : pair of int
-            Which components to draw, from 0.
+            The components to draw, from 0.
         labels : sequence of length n_samples, optional
             Classes or numbers to colour the rows by.
-        ax : matplotlib Axes, optional
-        **kwargs
+        ax, **kwargs
             For :meth:`plot`.
-
-        Returns
-        -------
-        display : ScoresDisplay
         """
-        check_axes(ax)
+        fitted = cls._opened(model, ax)
         check_rows("labels", labels, X)
-        give = "PCA, RobustPCA, KernelPCA, RobustKernelPCA or SparsePCA"
-        estimator = estimator_of(model, cls.__name__, "transform", "scores", give)
-        numbers = check_components(components, estimator)
-        display = cls(**scores_of(estimator, numbers, prepared(model, X)), labels=labels)
-        return display.plot(ax, **kwargs)
+        whole = isinstance(components, Sequence) and all(
+            isinstance(c, Integral) and not isinstance(c, bool) for c in components
+        )
+        if not whole or len(components) != 2 or len(set(components)) != 2:
+            raise ValueError(
+                f"components={components!r} is not two different numbers; give (0, 1) say"
+            )
+        if not all(0 <= c < fitted.n_components for c in components):
+            raise ValueError(
+                f"components={components!r} are numbered from 0, and model has {fitted.n_components}; "
+                "choose among these, or fit more n_components"
+            )
+        return cls(**cls._parts(fitted, list(components), X), labels=labels).plot(ax, **kwargs)
+
+    @classmethod
+    def _parts(cls, fitted: FittedModel, pair: list[int], X: Any) -> dict[str, Any]:
+        """Return the scores of rows on two components, their flags, and the names of the axes."""
+        names = [f"component {i + 1}" for i in pair]
+        if hasattr(fitted.estimator, "explained_variance_ratio_"):
+            names = [f"component {i + 1} ({fitted.shares[i]:.1%} of variance)" for i in pair]
+        unknown = fitted.is_precomputed and not fitted.is_training_kernel(X)
+        flagged = fitted.distances(X).flagged if fitted.is_robust and not unknown else None
+        scores = fitted.scores(X)[:, pair]
+        return {"scores": scores, "flagged": flagged, "axis_names": tuple(names)}
 
     def plot(
         self,
@@ -139,79 +139,66 @@ class ScoresDisplay:
         equal_aspect : bool
             Whether both axes have the same unit of length.
         max_points : int or None
-            How many rows that are not flagged to draw at most, a sample of them; the legend tells.
+            The most rows to draw, at random, of those that are not flagged.
         **kwargs
-            For ``Axes.scatter`` of the rows that are not flagged; of all where there are labels.
-
-        Returns
-        -------
-        self
+            For ``Axes.scatter`` of the rows that are not flagged; of all rows if there are labels.
         """
-        flagged = np.zeros(len(self.scores), dtype=bool) if self.flagged is None else self.flagged
-        self._shown = shown = drawn(flagged, max_points)
-        self.ax_ = ax = axes(ax)
-        self.figure_ = ax.figure
+        everything = np.ones(len(self.scores), dtype=bool)
+        flagged = ~everything if self.flagged is None else self.flagged
+        self._shown = shown = drawn_rows(flagged, max_points)
+        ax = self._axes(ax)
         x, y = self.scores.T
-        everything = np.ones(len(x), dtype=bool)
+        entry = legend_entry("rows", everything, shown)
         if self.labels is not None:
-            colour = self._numbers if _is_continuous(self.labels) else self._classes
-            self.points_ = colour(x, y, shown, kwargs)
-            self._rings(x, y, flagged)
+            if self.labels.dtype.kind == "f" and len(np.unique(self.labels)) > len(COLOURS):
+                self._scatter_numbers(x, y, shown, {"label": entry, **kwargs})
+            else:
+                self._scatter_classes(x, y, shown, kwargs)
+            if self.flagged is not None:
+                self._ring(x[flagged], y[flagged])
         elif self.flagged is not None:
-            self.points_ = two_kinds(ax, x, y, flagged, shown, **kwargs)
+            self.points_ = scatter_flagged(ax, x, y, flagged, shown, **kwargs)
         else:
-            style = {**GOOD, "label": counted("rows", everything, shown), **kwargs}
-            self.points_ = [ax.scatter(x[shown], y[shown], **style)]
+            self.points_ = [ax.scatter(x[shown], y[shown], **{**GOOD, "label": entry, **kwargs})]
         ax.set(xlabel=self.axis_names[0], ylabel=self.axis_names[1])
         if equal_aspect:
             ax.set_aspect("equal", adjustable="datalim")
         legend(ax, int(shown.sum()))
         return self
 
-    def _classes(
-        self, x: np.ndarray, y: np.ndarray, shown: np.ndarray, kwargs: dict[str, Any]
-    ) -> list[Any]:
-        """The rows of each class, in a colour and a shape of its own."""
-        found = []
-        for (name, rows), colour, marker in zip(
-            _kinds(host(self.labels)), COLOURS, MARKERS, strict=False
-        ):
-            here = rows & shown
-            style = {**GOOD, "color": colour, "marker": marker, "label": counted(name, rows, shown)}
-            found.append(self.ax_.scatter(x[here], y[here], **{**style, **kwargs}))
-        return found
+    def _scatter_classes(
+        self, x: np.ndarray, y: np.ndarray, shown: np.ndarray, options: Any
+    ) -> None:
+        """Draw the rows of each class in a colour and a shape of its own."""
+        self.points_ = []
+        classes = zip(_classes(host(self.labels)), COLOURS, MARKERS, strict=False)
+        for (name, rows), colour, marker in classes:
+            style = {**GOOD, "color": colour, "marker": marker}
+            style |= {"label": legend_entry(name, rows, shown), **options}
+            self.points_.append(self.ax_.scatter(x[rows & shown], y[rows & shown], **style))
 
-    def _numbers(
-        self, x: np.ndarray, y: np.ndarray, shown: np.ndarray, kwargs: dict[str, Any]
-    ) -> list[Any]:
-        """The rows on a colour scale; grey where their label is not a finite number."""
+    def _scatter_numbers(
+        self, x: np.ndarray, y: np.ndarray, shown: np.ndarray, options: Any
+    ) -> None:
+        """Draw the rows on a colour scale, grey if their label is not a finite number."""
         from matplotlib import colormaps
 
-        everything = np.ones(len(x), dtype=bool)
         style: dict[str, Any] = {key: GOOD[key] for key in ("marker", "s", "linewidths")}
         style |= {"cmap": colormaps["viridis"].with_extremes(bad="0.7"), "plotnonfinite": True}
-        style |= {"label": counted("rows", everything, shown), **kwargs}
         values = np.ma.masked_invalid(host(self.labels)[shown])
-        points = self.ax_.scatter(x[shown], y[shown], c=values, **style)
+        points = self.ax_.scatter(x[shown], y[shown], c=values, **style | options)
         self.figure_.colorbar(points, ax=self.ax_, label="label")
-        return [points]
+        self.points_ = [points]
 
-    def _rings(self, x: np.ndarray, y: np.ndarray, flagged: np.ndarray) -> None:
-        """Rings around the flagged rows, whose colours are those of their labels."""
-        if self.flagged is None:
-            return
+    def _ring(self, x: np.ndarray, y: np.ndarray) -> None:
+        """Draw rings around flagged rows, whose colours are those of their labels."""
         style = {"s": 2.5 * FLAGGED["s"], "marker": "o", "facecolors": "none", "linewidths": 1}
-        label = f"flagged ({flagged.sum()})"
-        rings = self.ax_.scatter(x[flagged], y[flagged], edgecolors=ink(), label=label, **style)
-        self.points_.append(rings)
+        label = f"flagged ({len(x)})"
+        self.points_.append(self.ax_.scatter(x, y, edgecolors=ink(), label=label, **style))
 
 
-def _is_continuous(labels: np.ndarray) -> bool:
-    return labels.dtype.kind == "f" and len(np.unique(labels)) > len(COLOURS)
-
-
-def _kinds(labels: np.ndarray) -> list[tuple[str, np.ndarray]]:
-    """The rows of each class by its name, in the order of classes; rare ones together as the last."""
+def _classes(labels: np.ndarray) -> list[tuple[str, np.ndarray]]:
+    """Return the name and the rows of each class; of many classes the rare ones form the last."""
     if labels.dtype.kind not in "biuf":
         labels = labels.astype(str)
     classes, kind, count = np.unique(labels, return_inverse=True, return_counts=True)
@@ -219,38 +206,5 @@ def _kinds(labels: np.ndarray) -> list[tuple[str, np.ndarray]]:
     if len(classes) <= len(COLOURS):
         return [(name, kind == i) for i, name in enumerate(names)]
     often = np.sort(np.argsort(-count, kind="stable")[: len(COLOURS) - 1])
-    rare = ~np.isin(kind, often)
-    found = [(names[i], kind == i) for i in often]
-    return [*found, (f"{len(classes) - len(often)} other", rare)]
-
-
-def check_components(components: Any, estimator: Any) -> list[int]:
-    """Two different components that the estimator has."""
-    have = int(estimator._n_features_out)
-    whole = isinstance(components, Sequence) and all(
-        isinstance(c, Integral) and not isinstance(c, bool) for c in components
-    )
-    if not whole or len(components) != 2 or len(set(components)) != 2:
-        raise ValueError(f"components={components!r} is not two different numbers; give (0, 1) say")
-    if not all(0 <= c < have for c in components):
-        raise ValueError(
-            f"components={components!r} are numbered from 0, and model has {have}; choose among these, "
-            "or fit more n_components"
-        )
-    return [int(c) for c in components]
-
-
-def scores_of(estimator: Any, numbers: list[int], rows: Any) -> dict[str, Any]:
-    """Scores of rows, which of them are flagged, and what to call the axes."""
-    scores = estimator.transform(rows)
-    names = [f"component {i + 1}" for i in numbers]
-    if hasattr(estimator, "explained_variance_ratio_"):
-        shares = host(estimator.explained_variance_ratio_)
-        names = [
-            f"{name} ({shares[i]:.1%} of variance)" for name, i in zip(names, numbers, strict=True)
-        ]
-    return {
-        "scores": np.column_stack([host(scores[:, i]) for i in numbers]),
-        "flagged": flags(estimator, rows),
-        "axis_names": tuple(names),
-    }
+    rare = f"{len(classes) - len(often)} other", ~np.isin(kind, often)
+    return [*((names[i], kind == i) for i in often), rare]

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from ._draw import BLUE, VERMILION, axes, check_axes, ink, legend
-from ._model import estimator_of, host, is_robust, prepared
+from ._display import Display, check_axes, host
+from ._draw import BLUE, VERMILION, ink, legend
 
 #: Negative variances of at most this share of the largest are rounding, in single precision.
 ROUNDING = 1e-6
 
 
-class ScreeDisplay:
+class ScreeDisplay(Display):
     """The share of each component in the variance, and of the first k together.
 
     Parameters
     ----------
     shares : array of shape (n_components,)
-        The model's.
+        The shares of the model.
     plain : array of shape (n_components,), optional
-        Those of plain PCA, to draw beside those of a robust model.
+        The shares of plain PCA, to draw beside those of a robust model.
 
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
     bars_ : list of matplotlib BarContainer
-        Of the model, and of plain PCA.
+        The bars of the model, and of plain PCA.
     lines_ : list of matplotlib Line2D
         The cumulative shares.
 
@@ -42,6 +42,9 @@ class ScreeDisplay:
     >>> [len(bars) for bars in display.bars_]
     [2, 2]
     """
+
+    models: ClassVar = "PCA, RobustPCA or KernelPCA, or call ScreeDisplay.from_variances"
+    needs: ClassVar = {"fit": "fit", "explained_variance_ratio_": "explained_variance_ratio_"}
 
     def __init__(self, shares: Any, *, plain: Any = None) -> None:
         self.shares = _shares("shares", shares)
@@ -58,55 +61,29 @@ class ScreeDisplay:
     ) -> ScreeDisplay:
         """Draw the shares of a fitted model in the variance of its data.
 
-        They reach 1 only where no direction is left out.
+        They reach 1 only if no direction is left out.
 
         Parameters
         ----------
         model : estimator with ``explained_variance_ratio_``, or pipeline
         X : array, sparse matrix, data frame, file or dask array, optional
-            The training rows of a robust model, of shape (n_samples, n_features): plain PCA of them,
-            with as many components, is drawn beside it.
-        ax : matplotlib Axes, optional
-        **kwargs
+            The training rows of a robust model; plain PCA of them is drawn beside it.
+        ax, **kwargs
             For :meth:`plot`.
-
-        Returns
-        -------
-        display : ScreeDisplay
         """
-        check_axes(ax)
-        give = "PCA, RobustPCA or KernelPCA, or call ScreeDisplay.from_variances"
-        estimator = estimator_of(model, cls.__name__, "fit", "fit", give)
-        name = type(estimator).__name__
-        if not hasattr(estimator, "explained_variance_ratio_"):
-            raise TypeError(
-                f"model is a {name}, which has no explained_variance_ratio_; give "
-                f"{cls.__name__} a fitted {give}"
+        fitted = cls._opened(model, ax)
+        if X is not None and not fitted.is_robust:
+            raise ValueError(
+                f"X is for plain PCA beside a robust model, and model is a {fitted.name}; leave X out"
             )
-        plain = None
-        if X is not None:
-            if not is_robust(estimator):
-                raise ValueError(
-                    f"X is for plain PCA beside a robust model, and model is a {name}; leave X out"
-                )
-            plain = _plain(estimator, prepared(model, X))
-        return cls(estimator.explained_variance_ratio_, plain=plain).plot(ax, **kwargs)
+        plain = None if X is None else fitted.plain_shares(X)
+        return cls(fitted.shares, plain=plain).plot(ax, **kwargs)
 
     @classmethod
     def from_variances(cls, variances: Any, *, ax: Any = None, **kwargs: Any) -> ScreeDisplay:
         """Draw the shares of variances in their sum.
 
-        Parameters
-        ----------
-        variances : array of shape (n_components,)
-            Such as ``RobustPCA().scree(X)``, to choose ``n_components`` from.
-        ax : matplotlib Axes, optional
-        **kwargs
-            For :meth:`plot`.
-
-        Returns
-        -------
-        display : ScreeDisplay
+        With ``RobustPCA().scree(X)`` the drawing helps to choose ``n_components``.
 
         Examples
         --------
@@ -120,20 +97,8 @@ class ScreeDisplay:
         return cls(values / (values.sum() or 1.0)).plot(ax, **kwargs)
 
     def plot(self, ax: Any = None, **kwargs: Any) -> ScreeDisplay:
-        """Draw the shares.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-        **kwargs
-            For ``Axes.bar``.
-
-        Returns
-        -------
-        self
-        """
-        self.ax_ = ax = axes(ax)
-        self.figure_ = ax.figure
+        """Draw the shares, with ``kwargs`` as options of ``Axes.bar``."""
+        ax = self._axes(ax)
         from matplotlib.ticker import MaxNLocator
 
         kinds: list[Any] = [(self.shares, "each component", "cumulative", BLUE, "-")]
@@ -159,7 +124,7 @@ class ScreeDisplay:
 
 
 def _shares(name: str, given: Any) -> np.ndarray:
-    """Numbers that are not negative."""
+    """Return numbers that are finite and not negative."""
     if isinstance(given, BaseEstimator):
         raise TypeError(
             f"{name} is a {type(given).__name__}; call ScreeDisplay.from_estimator for models"
@@ -177,20 +142,3 @@ def _shares(name: str, given: Any) -> np.ndarray:
             "negative; to draw those of data X give RobustPCA().scree(X)"
         )
     return np.maximum(values, 0.0)
-
-
-def _plain(estimator: Any, X: Any) -> np.ndarray:
-    """The shares of as many components of PCA, in feature space where the estimator is there."""
-    from ..estimators import PCA, KernelPCA
-    from ..kernels.features import feature_operator
-
-    n, center = estimator.n_components_, estimator.center is not None
-    model: Any = PCA(n, center=center, random_state=0)
-    if getattr(estimator, "approximation", None) is not None:
-        X = feature_operator(estimator.features_, estimator._checked(X, "transform"))
-    elif hasattr(estimator, "kernel"):
-        names = ("kernel", "degree", "coef0", "kernel_params", "n_jobs")
-        options = {name: getattr(estimator, name) for name in names}
-        options |= {"gamma": estimator.gamma_, "center": center, "random_state": 0}
-        model = KernelPCA(n, **options)
-    return host(model.fit(X).explained_variance_ratio_)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from ._draw import MAX_POINTS, axes, check_axes, drawn, legend, two_kinds
-from ._model import ROBUST, estimator_of, host
+from ._display import Display, check_columns, host
+from ._draw import MAX_POINTS, drawn_rows, legend, scatter_flagged
 
 
-class WeightsDisplay:
+class WeightsDisplay(Display):
     """The weight of each training row in the loss, the largest being 1, with flagged rows marked.
 
     Parameters
@@ -35,33 +35,17 @@ class WeightsDisplay:
     150
     """
 
+    needs: ClassVar = {"distances": "weights of rows"}
+
     def __init__(self, weights: Any, flagged: Any) -> None:
         self.weights = host(weights)
         self.flagged = host(flagged).astype(bool)
-        if self.weights.ndim != 1 or self.weights.shape != self.flagged.shape:
-            raise ValueError(
-                f"weights has shape {self.weights.shape} and flagged {self.flagged.shape}; give one of "
-                "both for each row"
-            )
+        check_columns(self.weights.size, weights=self.weights, flagged=self.flagged)
 
     @classmethod
     def from_estimator(cls, model: Any, *, ax: Any = None, **kwargs: Any) -> WeightsDisplay:
-        """Draw the weights of the training rows.
-
-        Parameters
-        ----------
-        model : RobustPCA or RobustKernelPCA, or pipeline
-            Fitted.
-        ax : matplotlib Axes, optional
-        **kwargs
-            For :meth:`plot`.
-
-        Returns
-        -------
-        display : WeightsDisplay
-        """
-        check_axes(ax)
-        estimator = estimator_of(model, cls.__name__, "distances", "weights of rows", ROBUST)
+        """Draw the weights of a fitted RobustPCA, RobustKernelPCA or pipeline; see :meth:`plot`."""
+        estimator = cls._opened(model, ax).estimator
         return cls(estimator.weights_, estimator.outliers_).plot(ax, **kwargs)
 
     def plot(
@@ -69,23 +53,13 @@ class WeightsDisplay:
     ) -> WeightsDisplay:
         """Draw the weights.
 
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-        max_points : int or None
-            How many rows that are not flagged to draw at most, a sample of them; the legend tells.
-        **kwargs
-            For ``Axes.scatter`` of the rows that are not flagged.
-
-        Returns
-        -------
-        self
+        Of the rows that are not flagged, ``max_points`` are drawn at most, a random sample, and with
+        ``kwargs`` as options of ``Axes.scatter``.
         """
-        shown = drawn(self.flagged, max_points)
-        self.ax_ = ax = axes(ax)
-        self.figure_ = ax.figure
+        shown = drawn_rows(self.flagged, max_points)
+        ax = self._axes(ax)
         number = np.arange(len(self.weights))
-        self.points_ = two_kinds(ax, number, self.weights, self.flagged, shown, **kwargs)
+        self.points_ = scatter_flagged(ax, number, self.weights, self.flagged, shown, **kwargs)
         ax.set(xlabel="row", ylabel="weight in the loss")
         legend(ax, int(shown.sum()))
         return self

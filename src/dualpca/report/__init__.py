@@ -1,4 +1,4 @@
-"""One HTML file that shows a fitted model; it needs plotly, ``pip install 'dualpca[report]'``."""
+"""One HTML file that shows a fitted model; reports need ``pip install 'dualpca[report]'``."""
 
 from __future__ import annotations
 
@@ -9,18 +9,24 @@ from string import Template
 from typing import Any
 
 import numpy as np
+from sklearn.pipeline import Pipeline
+from sklearn.utils import check_random_state
 
-from ..estimators._base import seed
+from ..estimators import PCA, KernelPCA, RobustKernelPCA, RobustPCA, SparsePCA
+from ..inspect import FittedModel
 from ..io.files import check_free, written
+from ._figures import hover_texts
 from ._html import clean, embed, escape, rounded, script
-from ._model import fitted, picture_shape
 from ._outlier_map import outliers
-from ._reconstructions import reconstructions
+from ._pictures import picture_shape
 from ._rows import Data, Rows, collect
-from ._sections import convergence, loadings, scores, scree
+from ._sections import convergence, loadings, reconstructions, scores, scree
 from ._summary import check_notes, summary
 
 __all__ = ["report", "write_report"]
+
+#: The estimators that a report can show.
+ESTIMATORS = (PCA, RobustPCA, KernelPCA, RobustKernelPCA, SparsePCA)
 
 
 def report(
@@ -36,32 +42,32 @@ def report(
     max_points: int = 5000,
     random_state: Any = 0,
 ) -> str:
-    """A self-contained, interactive HTML page about a fitted model.
+    """Return a self-contained, interactive HTML page about a fitted model.
 
-    It holds the summary and the certificate, scree, scores, loadings, the outlier map with the
-    variables behind each row, reconstructions of pictures, and the convergence. It opens in any
-    browser without a network.
+    It shows a summary with the certificate, scree, scores, the outlier map with the variables behind
+    each row, loadings, reconstructions of pictures, and the convergence. Any browser opens it without
+    a network.
 
     Parameters
     ----------
     model : PCA, RobustPCA, KernelPCA, RobustKernelPCA, SparsePCA, or Pipeline
-        Fitted; of a Pipeline of a Preprocessor and one of these, values are shown as in X.
+        A fitted model. A Pipeline has a Preprocessor before one of these; values are shown as in X.
     X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features), optional
         The rows to show, those of the fit or others; for a precomputed kernel the matrix of the fit.
-        Files are read block by block: once for the distances, once for the rows drawn, and as often
-        as a plain PCA needs. Without X the page shows what the model itself knows.
+        Files are read block by block: for the distances, for the rows drawn, and for plain PCA.
+        Without X the page shows what the model itself knows.
     title : str, optional
     row_names, labels : sequences of length n_samples, optional
-        What to call the rows, and the groups to tell apart. Rows without names have the index of a
-        data frame; where that only counts, and in other data, they are "row 1", "row 2" and so on.
+        The names of the rows, by default those in the index of a data frame, or "row 1", "row 2" and
+        so on if it only counts; and the groups to tell apart.
     feature_names : sequence of length n_features, optional
         By default those seen in ``fit``, or x0, x1 and so on.
     image_shape : tuple of int or bool, optional
-        (height, width), or (height, width, 3), where rows are pictures; True for square ones.
+        (height, width) or (height, width, 3) of rows that are pictures; True for square ones.
     notes : dict, optional
         Names and values for the summary, such as ``{"source": "data.csv", "dropped": ["id"]}``.
     max_points : int
-        The most rows to draw: flagged ones first, up to half of them, then others at random.
+        The most rows to draw: flagged ones, at most half, and others at random.
     random_state : int, RandomState instance or None
         The seed of that choice.
 
@@ -86,41 +92,43 @@ def report(
             f"max_points={max_points!r} counts rows to draw; give an integer from 2 on"
         )
     check_notes(notes)
-    known = fitted(model, feature_names)
-    shape = picture_shape(image_shape, int(known.estimator.n_features_in_))
-    data = None if X is None else Data(X, known.precomputed)
-    rng = np.random.default_rng(seed(random_state))
-    rows = collect(known, data, row_names, labels, shape, int(max_points), rng)
-    sections = [
-        summary(known, data, rows, notes),
-        scree(known, data),
-        scores(known, rows),
-        outliers(known, rows),
-        loadings(known, shape),
-        reconstructions(known, rows, shape),
-        convergence(known),
+    fitted = _checked(model, feature_names)
+    shape = picture_shape(image_shape, fitted.n_features)
+    data = None if X is None else Data(X)
+    seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
+    rng = np.random.default_rng(seed)
+    rows = collect(fitted, data, row_names, labels, shape, int(max_points), rng)
+    every = [
+        summary(fitted, data, rows, notes),
+        scree(fitted, data),
+        scores(fitted, rows),
+        outliers(fitted, rows),
+        loadings(fitted, shape),
+        reconstructions(fitted, rows, shape),
+        convergence(fitted),
     ]
-    found = [section for section in sections if section is not None]
-    numbers: dict[str, Any] = {
-        "rows": None if rows is None else _row_numbers(rows, known.variables)
+    sections = [section for section in every if section is not None]
+    page: dict[str, Any] = {
+        "rows": None if rows is None else _row_numbers(rows, fitted.feature_names)
     }
-    for section in found:
-        numbers |= section.data
+    page["figures"] = {name: f for section in sections for name, f in section.figures.items()}
+    for section in sections:
+        page |= section.data
     if title is None:
-        title = known.kind + (f" of {notes['source']}" if notes and notes.get("source") else "")
+        title = fitted.name + (f" of {notes['source']}" if notes and notes.get("source") else "")
     library, library_hash = script(plotly)
     code, code_hash = script(_file("report.js"))
     return Template(_file("template.html")).substitute(
         title=escape(title),
         hashes=f"{library_hash} {code_hash}",
         style=_file("report.css"),
-        links="".join(f'<li><a href="#{s.name}">{s.title}</a></li>' for s in found),
+        links="".join(f'<li><a href="#{s.name}">{s.title}</a></li>' for s in sections),
         sections="".join(
             f'<section id="{s.name}" aria-labelledby="{s.name}-title">'
             f'<h2 id="{s.name}-title">{s.title}</h2>{s.body}</section>'
-            for s in found
+            for s in sections
         ),
-        data=embed(numbers),
+        data=embed(page),
         plotly=library,
         code=code,
     )
@@ -164,20 +172,43 @@ def write_report(
     return Path(path)
 
 
+def _checked(model: Any, feature_names: Any) -> FittedModel:
+    """Return the model, if a report can show it."""
+    steps = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
+    if len(steps) > 2:
+        raise ValueError(
+            f"model is a Pipeline of {len(steps)} steps; give one of a Preprocessor and an estimator, "
+            "or the estimator alone and the rows it was given"
+        )
+    if not isinstance(steps[-1], ESTIMATORS):
+        known = ", ".join(kind.__name__ for kind in ESTIMATORS)
+        raise TypeError(
+            f"model is a {type(steps[-1]).__name__}; a report is of one of {known}, fitted, or of a "
+            "Pipeline of a Preprocessor and one of these"
+        )
+    fitted = FittedModel(model, feature_names)
+    width, before = fitted.n_features, getattr(steps[0], "n_features_in_", fitted.n_features)
+    if width != before:
+        raise ValueError(
+            f"model is a Pipeline whose first step makes {width} variables of {before}; give one that "
+            "keeps them, such as a Preprocessor, or the estimator alone"
+        )
+    fitted.feature_names = [clean(name) for name in fitted.feature_names]
+    return fitted
+
+
 def _row_numbers(rows: Rows, variables: list[str]) -> dict[str, Any]:
-    """The rows drawn, as the page needs them."""
+    """Return the rows drawn, as the page needs them."""
     found: dict[str, Any] = {"index": rows.index.tolist(), "name": rows.names, "named": rows.named}
-    found["label"], groups = rows.labels, rows.groups
-    found |= {"groups": groups and groups[0], "group": groups and groups[1]}
+    found |= {"label": rows.labels, "hover": hover_texts(rows)}
     if rows.distances is not None and rows.flagged is not None:
-        found["distances"] = rounded(rows.distances.T)
-        found["flagged"] = rows.flagged.tolist()
+        found |= {"distances": rounded(rows.distances.T), "flagged": rows.flagged.tolist()}
     if rows.details is not None:
         used = sorted({detail[0] for row in rows.details for detail in row})
         place = {j: i for i, j in enumerate(used)}
-        found["variables"] = [clean(variables[j]) for j in used]
+        found["variables"] = [variables[j] for j in used]
         found["details"] = [
-            [[place[j], *(None if v is None else rounded(v) for v in rest)] for j, *rest in row]
+            [[place[j], *(None if v is None else rounded(v) for v in cells)] for j, *cells in row]
             for row in rows.details
         ]
         found["pictures"] = rows.pictures or None

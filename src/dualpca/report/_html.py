@@ -1,4 +1,4 @@
-"""Text, numbers, tables and pictures as HTML; names from data stay text everywhere."""
+"""Text, numbers and tables as HTML; names from data stay text everywhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-#: Controls, half characters and marks that reverse the direction of text: shown, not obeyed.
+#: Controls, half characters and marks that reverse the direction of text.
 _UNPRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 
 #: In JSON within a script element these might end it, or begin a comment.
@@ -22,17 +22,17 @@ _IN_SCRIPT = {ord(c): f"\\u{ord(c):04x}" for c in "<>&"}
 
 
 def clean(value: Any) -> str:
-    """A name, or whatever a user gave, as one line of text."""
+    """Return a name, or whatever a user gave, as one line of text."""
     return _UNPRINTED.sub("\ufffd", str(value))
 
 
 def escape(value: Any) -> str:
-    """Text for an element or an attribute."""
+    """Return text for an element or an attribute."""
     return html.escape(clean(value))
 
 
 def number(value: Any) -> str:
-    """Counts in full, measurements with four digits."""
+    """Return a count in full, a measurement with four digits."""
     if isinstance(value, Integral):
         return f"{int(value):,}"
     if value is None or math.isnan(value):
@@ -41,42 +41,37 @@ def number(value: Any) -> str:
 
 
 def percent(share: float) -> str:
-    """A share with one decimal."""
+    """Return a share with one decimal."""
     return f"{100 * share:.1f} %"
 
 
-def counted(n: int, one: str, many: str | None = None) -> str:
-    """``1 row``, ``1,200 rows``."""
-    return f"{n:,} {one if n == 1 else many or one + 's'}"
-
-
-def listed(words: Sequence[str]) -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
+def joined(words: Sequence[str]) -> str:
+    """Return ``a``, ``a and b`` or ``a, b and c``."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def rounded(values: Any) -> Any:
-    """Nested lists of numbers with six digits, None where one is not finite."""
+    """Return nested lists of numbers with six digits, None for one that is not finite."""
     if isinstance(values, (list, tuple, np.ndarray)):
         return [rounded(v) for v in values]
     return float(f"{values:.6g}") if math.isfinite(values) else None
 
 
 def embed(data: Any) -> str:
-    """JSON that is safe within a script element."""
+    """Return JSON that is safe within a script element."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return text.translate(_IN_SCRIPT)
 
 
 def script(text: str) -> tuple[str, str]:
-    """JavaScript as it may stand within a script element, and its hash for the security policy."""
+    """Return JavaScript for a script element, and its hash for the security policy."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     text = re.sub(r"<(?=/script|!--)", r"\\x3c", text, flags=re.IGNORECASE)
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return text, f"'sha256-{digest}'"
 
 
-#: What numbers look like in tables: they stay on one line.
+#: Numbers in tables, which stay on one line.
 _NUMBER = re.compile(r"[-+]?[\d.,]+(e[-+]?\d+)?( %)?")
 
 
@@ -86,7 +81,7 @@ def _cell(cell: str) -> str:
 
 
 def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table that scrolls by itself where it is too wide; cells are HTML already."""
+    """Return a table that scrolls by itself if it is too wide; cells are HTML already."""
     first = "".join(f'<th scope="col">{cell}</th>' for cell in head)
     body = "".join(
         f'<tr><th scope="row">{row[0]}</th>{"".join(map(_cell, row[1:]))}</tr>' for row in rows
@@ -99,8 +94,9 @@ def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> s
 
 
 def figure(name: str, finding: str, *, controls: str = "", hint: str = "", data: str = "") -> str:
-    """A place for a drawing, what it shows in words, and the table behind it."""
+    """Return a place for a drawing, what it shows in words, and the table behind it."""
     more = f'<p class="hint">{hint}</p>' if hint else ""
+    controls = f'<div class="controls">{controls}</div>' if controls else ""
     behind = f"<details><summary>Numbers of this figure</summary>{data}</details>" if data else ""
     return (
         f'<figure>{controls}<div class="plot" id="{name}" role="img" aria-label="{escape(finding)}">'
@@ -109,7 +105,7 @@ def figure(name: str, finding: str, *, controls: str = "", hint: str = "", data:
 
 
 def select(name: str, label: str, options: Sequence[str], chosen: int) -> str:
-    """A labelled menu; its values are the positions of the options."""
+    """Return a labelled menu; its values are the positions of the options."""
     items = "".join(
         f'<option value="{i}"{" selected" if i == chosen else ""}>{escape(option)}</option>'
         for i, option in enumerate(options)

@@ -8,16 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ..estimators import PCA, KernelPCA
-from ..linalg import to_numpy
-from ._html import counted, escape, figure, listed, number, percent, rounded, select, table
-from ._model import Fitted, still
+from ..inspect import FittedModel
+from ..io.tables.table import counted
+from . import _figures as figures
+from ._html import escape, figure, joined, number, percent, rounded, select, table
 from ._pictures import SHOWN, gallery, signed
 from ._rows import MENU, Data, Rows
 
-#: Bars of a component, rows of a table behind a figure, components in tables.
+#: The most bars of a component, rows of a table behind a figure, components in tables.
 BARS, TABLE, LISTED = 12, 50, 60
-
 
 CLICK = (
     'Click a point to see its row.<span class="fine"> Drag to zoom, double-click to see all.</span>'
@@ -26,254 +25,231 @@ CLICK = (
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, what stands below it, and the numbers its drawing needs."""
+    """A heading, the HTML below it, the variants of its figure, and numbers that the page needs."""
 
     name: str
     title: str
     body: str
+    figures: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)
 
 
-def components(fitted: Fitted) -> list[str]:
-    """What the menus call components."""
-    return [f"{i + 1} ({percent(share)})" for i, share in enumerate(fitted.shares[:MENU])]
-
-
-def scree(fitted: Fitted, data: Data | None) -> Section:
-    """Shares of the variance, plain beside robust."""
-    series = [(fitted.kind, fitted.shares, cumulative(fitted))]
-    plain = plain_shares(fitted, data) if data is not None and fitted.robust else None
+def scree(fitted: FittedModel, data: Data | None) -> Section:
+    """Return the shares of the variance, those of plain PCA beside those of a robust model."""
+    series = [(fitted.name, fitted.shares, fitted.cumulative_shares)]
+    compared = data is not None and fitted.is_robust
+    plain = _plain_shares(fitted, data.X) if compared and data is not None else None
     equal = plain is not None and not plain.any()
-    name = "plain " + fitted.kind.removeprefix("Robust")
-    if plain is not None and not equal:
-        series.append((name, plain, np.cumsum(plain)))
-    k = fitted.n_components
+    name, k = "plain " + fitted.name.removeprefix("Robust"), fitted.n_components
     which = "The component holds" if k == 1 else f"The {k} components hold"
     words = f"{which} {percent(series[0][2][-1])} of the variance"
     words += f", the first alone {percent(fitted.shares[0])}." if k > 1 else "."
-    if fitted.still:
-        which = "Most rows are equal" if fitted.robust and not equal else "The rows do not vary"
+    if fitted.has_no_variance:
+        which = "Most rows are equal" if fitted.is_robust and not equal else "The rows do not vary"
         words = f"{which}: there is no variance to share."
     elif equal:
         words += " The rows of this report do not vary."
     if plain is not None and not equal:
+        series.append((name, plain, np.cumsum(plain)))
+        together = f" and {percent(plain.sum())} into the first {len(plain)}"
         words += (
-            f" Of the same rows, outliers included, {name} puts {percent(plain[0])} into its first"
+            f" Of the same rows, outliers included, {name} puts {percent(plain[0])} into its first "
+            f"component{together if len(plain) > 1 else ''}."
         )
-        more = (
-            f" and {percent(plain.sum())} into the first {len(plain)}." if len(plain) > 1 else "."
-        )
-        words += f" component{more}"
-    elif plain is None and data is not None and fitted.robust:
+    elif compared and plain is None:
         words += " Plain PCA makes nothing of these rows: too few, or too large."
-    rows = [
-        [str(i + 1), *(cell for _, each, total in series for cell in _pair(each, total, i))]
-        for i in range(min(k, LISTED))
-    ]
-    head = ["Component"]
-    for name, _, _ in series:
-        head += [f"{escape(name)}: share", f"{escape(name)}: cumulative"]
-    shown = [
-        {"name": name, "share": rounded(each), "cumulative": rounded(total)}
-        for name, each, total in series
-    ]
+    columns = [column for _, *pair in series for column in pair]
+    cells = [[percent(c[i]) if i < len(c) else "" for c in columns] for i in range(min(k, LISTED))]
+    head = [f"{escape(name)}: {kind}" for name, *_ in series for kind in ("share", "cumulative")]
+    rows = [[str(i + 1), *row] for i, row in enumerate(cells)]
     hint = "Bars are the shares of single components, lines those of the first ones together."
-    hint = hint if k > 1 else ""
-    behind = table("Shares of the variance", head, rows)
-    body = figure("scree-plot", words, hint=hint, data=behind)
-    return Section("scree", "Scree", body, {"scree": shown})
+    behind = table("Shares of the variance", ["Component", *head], rows)
+    body = figure("scree-plot", words, hint=hint if k > 1 else "", data=behind)
+    return Section("scree", "Scree", body, {"scree-plot": [figures.scree(series)]})
 
 
-def _pair(each: np.ndarray, total: np.ndarray, i: int) -> list[str]:
-    return [percent(each[i]), percent(total[i])] if i < len(each) else ["", ""]
-
-
-def cumulative(fitted: Fitted) -> np.ndarray:
-    """The share of the first components together."""
-    known = getattr(fitted.estimator, "cumulative_variance_ratio_", None)
-    sums = known is None or fitted.still
-    return np.cumsum(fitted.shares) if sums else to_numpy(known).astype(float)
-
-
-def plain_shares(fitted: Fitted, data: Data) -> np.ndarray | None:
-    """What PCA without robustness makes of the same rows: zeros of equal rows, None where it fails."""
-    if data.shape[0] < 2:
-        return None
-    model, Z = fitted.estimator, fitted.prepared(data.X)
-    if fitted.linear:
-        plain: Any = PCA(min(fitted.n_components, *data.shape), random_state=0)
-    else:
-        names = (
-            "kernel degree coef0 kernel_params approximation n_landmarks n_random_features n_jobs"
-        )
-        options = {name: getattr(model, name) for name in names.split()}
-        landmarks = {"gamma": getattr(model, "gamma_", None), "landmarks": model.landmarks}
-        n = min(fitted.n_components, data.shape[0])
-        plain = KernelPCA(n, **options, **landmarks, random_state=0)
+def _plain_shares(fitted: FittedModel, X: Any) -> np.ndarray | None:
+    """Return the shares of plain PCA of the same rows: zeros for equal rows, None if it fails."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # bad rows may overflow here, which the robust fit survived
+        warnings.simplefilter("ignore")  # plain PCA may overflow on rows that a robust fit survives
         try:
-            shares = to_numpy(plain.fit(Z).explained_variance_ratio_).astype(float)
+            shares = fitted.plain_shares(X)
         except ValueError:
             return None
-    if not np.isfinite(shares).all():
-        return None
-    return np.zeros_like(shares) if still(plain) else shares
+    return shares if np.isfinite(shares).all() else None
 
 
-def scores(fitted: Fitted, rows: Rows | None) -> Section:
-    """Rows by two components."""
+def scores(fitted: FittedModel, rows: Rows | None) -> Section:
+    """Return the rows by two components."""
     if rows is None or rows.scores is None:
         return Section("scores", "Scores", "<p>Scores are of rows, and no rows were given.</p>")
-    names, k = components(fitted), fitted.n_components
+    names, k = _component_names(fitted), fitted.n_components
     one = "component 1" if k == 1 else "components 1 and 2"
     share = f"hold{'s' if k == 1 else ''} {percent(fitted.shares[:2].sum())} of the variance"
-    words = f"{drawn(rows)} by {one}" + ("." if fitted.still else f", which {share}.")
+    words = f"{drawn(rows)} by {one}" + ("." if fitted.has_no_variance else f", which {share}.")
     if rows.flagged is not None:
         words += f" {flagged_words(rows)}"
     if rows.groups is not None:
-        names_of = listed(rows.groups[0])
+        labels = joined(rows.groups[0])
         several = len(rows.groups[0]) > 1
-        words += (
-            f" Symbols tell {names_of} apart." if several else f" All have the label {names_of}."
-        )
+        words += f" Symbols tell {labels} apart." if several else f" All have the label {labels}."
     controls = select("scores-x", "Across: component", names, 0)
     if k > 1:
         controls += select("scores-y", "Up: component", names, 1)
-    if fitted.linear and k > 1:
+    if fitted.is_linear and k > 1:
         controls += '<label><input type="checkbox" id="arrows"> Arrows of variables</label>'
-    order = list(range(len(rows.index)))
-    if rows.farthest is not None:
-        order = list(dict.fromkeys([*rows.farthest.tolist(), *order]))
-    few = min(rows.scores.shape[1], 6)
-    behind = table(
-        f"Scores by component{first(len(order), ' (flagged rows first)' if rows.n_flagged else '')}",
-        ["Row", *(["Label"] if rows.labels else []), *(str(i + 1) for i in range(few))],
+    labelled = rows.labels is not None
+    width = min(rows.scores.shape[1], 6)
+    table_rows = [
         [
-            [
-                escape(rows.names[i]),
-                *([escape(rows.labels[i])] if rows.labels else []),
-                *(number(float(t)) for t in rows.scores[i, :few]),
-            ]
-            for i in order[:TABLE]
-        ],
+            escape(rows.names[i]),
+            *([escape(rows.labels[i])] if rows.labels else []),
+            *(number(float(t)) for t in rows.scores[i, :width]),
+        ]
+        for i in rows.farthest_first[:TABLE]
+    ]
+    flagged_first = " (flagged rows first)" if rows.n_flagged else ""
+    behind = table(
+        f"Scores by component{first_rows(rows, flagged_first)}",
+        ["Row", *(["Label"] if labelled else []), *(str(i + 1) for i in range(width))],
+        table_rows,
     )
-    body = figure(
-        "scores-plot",
-        words,
-        controls=f'<div class="controls">{controls}</div>',
-        hint=CLICK + (f" The menus offer the first {MENU} components." if k > MENU else ""),
-        data=behind,
-    )
-    return Section("scores", "Scores", body, {"scores": rounded(rows.scores.T)})
+    hint = CLICK + (f" The menus offer the first {MENU} components." if k > MENU else "")
+    body = figure("scores-plot", words, controls=controls, hint=hint, data=behind)
+    drawing = {"scores-plot": [figures.scores(rows)]}
+    return Section("scores", "Scores", body, drawing, {"scores": rounded(rows.scores.T)})
 
 
-def first(n: int, more: str = "") -> str:
-    """Which rows a table holds, where it does not hold all."""
+def _component_names(fitted: FittedModel) -> list[str]:
+    return [f"{i + 1} ({percent(share)})" for i, share in enumerate(fitted.shares[:MENU])]
+
+
+def first_rows(rows: Rows, more: str = "") -> str:
+    """Return which rows a table holds, if not all."""
+    n = len(rows.index)
     return f", the first {TABLE} of {n:,}{more}" if n > TABLE else ""
 
 
 def drawn(rows: Rows) -> str:
-    """How many rows are drawn, and which."""
+    """Return how many rows are drawn, and which."""
     if len(rows.index) == rows.total:
         return counted(rows.total, "row")
-    far = 0 if rows.flagged is None else int(rows.flagged.sum())
-    if far == 0:
+    flagged = 0 if rows.flagged is None else int(rows.flagged.sum())
+    if flagged == 0:
         return f"A sample of {len(rows.index):,} of {rows.total:,} rows"
-    which = "the only one" if far == 1 else f"all {far:,}"
-    if far < rows.n_flagged:
-        which = farthest(far, rows.n_flagged)
-    rest = counted(len(rows.index) - far, "other")
-    return f"{len(rows.index):,} of {rows.total:,} rows ({which} flagged, {rest} at random)"
+    which = "the only one" if flagged == 1 else f"all {flagged:,}"
+    if flagged < rows.n_flagged:
+        which = farthest(flagged, rows.n_flagged)
+    others = counted(len(rows.index) - flagged, "other")
+    return f"{len(rows.index):,} of {rows.total:,} rows ({which} flagged, {others} at random)"
 
 
-def farthest(some: int, n: int) -> str:
-    """Which of n flagged rows are shown, where not all are."""
-    return f"the farthest {f'{some:,} ' if some > 1 else ''}of {n:,}"
+def farthest(shown: int, n: int) -> str:
+    """Return which of n flagged rows are shown, if not all are."""
+    return f"the farthest {f'{shown:,} ' if shown > 1 else ''}of {n:,}"
 
 
 def flagged_words(rows: Rows) -> str:
-    """How many rows are flagged."""
+    """Return how many rows are flagged."""
     if rows.n_flagged == 0:
         return "No row is flagged."
     share = percent(rows.n_flagged / rows.total)
     return f"Flagged: {rows.n_flagged:,} of {counted(rows.total, 'row')} ({share})."
 
 
-def loadings(fitted: Fitted, shape: tuple[int, ...] | None) -> Section:
-    """The variables that make up each component."""
-    if not fitted.linear:
-        text = f"<p>{fitted.kind} works in the feature space of its kernel: no loadings there.</p>"
+def loadings(fitted: FittedModel, shape: tuple[int, ...] | None) -> Section:
+    """Return the variables that make up each component."""
+    if not fitted.is_linear:
+        text = f"<p>{fitted.name} works in the feature space of its kernel: no loadings there.</p>"
         return Section("loadings", "Loadings", text)
-    L, names = fitted.loadings[:MENU], fitted.variables
-    tops = [_largest(row) for row in L]
-    leading = [f"{names[j]} ({L[0, j]:+.3f})" for j in tops[0][:3]]
+    L, width = fitted.loadings[:MENU], fitted.n_features
+    tops = [fitted.leading(k, BARS) for k in range(len(L))]
     words = "Component 1 has no loadings: no variance was left for it."
-    if leading:
-        words = f"Component 1 is led by {listed(leading)}."
-    kept = np.unique(np.concatenate([np.array(top, dtype=int) for top in tops]))
-    place = {int(j): i for i, j in enumerate(kept)}
+    if tops[0]:
+        words = f"Component 1 is led by {joined([f'{n} ({v:+.3f})' for n, v in tops[0][:3]])}."
     behind = table(
         f"The largest loadings of each component, up to {BARS}",
         ["Component", "Loadings"],
         [
-            [str(i + 1), "; ".join(f"{escape(names[j])} {L[i, j]:+.4f}" for j in top)]
-            for i, top in enumerate(tops)
+            [str(k + 1), "; ".join(f"{escape(name)} {value:+.4f}" for name, value in top)]
+            for k, top in enumerate(tops)
         ],
     )
     hint = "Bars are the loadings of the component, the largest first."
-    if L.shape[1] == 1:
+    if width == 1:
         hint = "The bar is the loading of the only variable."
-    elif L.shape[1] > BARS:
-        hint = f"Bars are the largest of {L.shape[1]:,} loadings of the component, up to {BARS}."
-    menu = select("loadings-component", "Component", components(fitted), 0)
-    body = figure(
-        "loadings-plot",
-        words,
-        controls=f'<div class="controls">{menu}</div>',
-        hint=hint,
-        data=behind,
-    )
+    elif width > BARS:
+        hint = f"Bars are the largest of {width:,} loadings of the component, up to {BARS}."
+    menu = select("loadings-component", "Component", _component_names(fitted), 0)
+    body = figure("loadings-plot", words, controls=menu, hint=hint, data=behind)
     if shape:
-        pictures = [(signed(row.reshape(shape)), f"Component {i + 1}") for i, row in enumerate(L)]
-        body += "<h3>Components as pictures</h3>" + gallery(
-            pictures[:SHOWN],
-            "Positive loadings are orange, negative blue, each on a scale of its own.",
-        )
-    found = {
-        "variables": [names[j] for j in kept],
-        "values": rounded(L[:, kept]),
-        "tops": [[place[j] for j in top] for top in tops],
+        words = "Positive loadings are orange, negative blue, each on a scale of its own."
+        names = [f"Component {k + 1}" for k in range(min(len(L), SHOWN))]
+        pictures = [([(signed(L[k].reshape(shape)), n)], n) for k, n in enumerate(names)]
+        body += "<h3>Components as pictures</h3>" + gallery("gallery", pictures, words)
+    bars = [
+        figures.loadings(k, [name for name, _ in top], np.array([value for _, value in top]))
+        for k, top in enumerate(tops)
+    ]
+    largest = np.unique(np.argsort(-np.abs(L), axis=1, kind="stable")[:, :BARS])
+    arrows = {
+        "names": [figures.plain(fitted.feature_names[j], 18) for j in largest],
+        "values": rounded(L[:, largest]),
+        "short": [[figures.plain(name, 14) for name, _ in top] for top in tops],
     }
-    return Section("loadings", "Loadings", body, {"loadings": found})
+    return Section("loadings", "Loadings", body, {"loadings-plot": bars}, {"loadings": arrows})
 
 
-def _largest(row: np.ndarray) -> list[int]:
-    order = np.argsort(-np.abs(row), kind="stable")[:BARS]
-    return [int(j) for j in order if row[j] != 0]
+def reconstructions(
+    fitted: FittedModel, rows: Rows | None, shape: tuple[int, ...] | None
+) -> Section | None:
+    """Return rows as pictures beside their reconstructions; None if rows are no pictures."""
+    if shape is None:
+        return None
+    text = ""
+    if rows is None or not rows.pictures:
+        text = "<p>Reconstructions are of rows, and no rows were given.</p>"
+    elif not fitted.is_invertible:
+        text = f"<p>{fitted.name} has no way back from scores to rows, so nothing is reconstructed.</p>"
+    if text or rows is None or rows.pictures is None:
+        return Section("reconstructions", "Reconstructions", text)
+    flagged = [] if rows.farthest is None else [int(i) for i in rows.farthest if i in rows.pictures]
+    others = [i for i in rows.pictures if i not in set(flagged)]
+    chosen = flagged[: max(SHOWN // 2, SHOWN - len(others))]
+    chosen += others[: SHOWN - len(chosen)]
+    kinds = ("the row", "its reconstruction", "the difference")
+    items = []
+    for i in chosen:
+        texts = [f"{rows.called(i)}: {kind}" for kind in kinds]
+        name = rows.names[i] + (", flagged" if i in flagged else "")
+        items.append((list(zip(rows.pictures[i], texts, strict=True)), name))
+    each = ", each" if len(chosen) > 1 else ""
+    words = (
+        f"{counted(len(chosen), 'row')}{each} beside its reconstruction from "
+        f"{counted(fitted.n_components, 'component')} and the difference: orange where the row is "
+        "larger, blue where it is smaller. Scales are each row's own."
+    )
+    return Section("reconstructions", "Reconstructions", gallery("triples", items, words))
 
 
-def convergence(fitted: Fitted) -> Section:
-    """The residual after so many passes."""
+def convergence(fitted: FittedModel) -> Section:
+    """Return the residual by passes over the data."""
     record = getattr(fitted.estimator, "convergence_", None)
     if record is None:
-        text = f"<p>This {fitted.kind} keeps no record of its iterations.</p>"
+        text = f"<p>This {fitted.name} keeps no record of its iterations.</p>"
         return Section("convergence", "Convergence", text)
     passes, residual = np.asarray(record, dtype=float).T
-    tol = float(fitted.estimator.tol)
-    words = (
-        f"The residual is {number(residual[-1])} after {counted(int(passes[-1]), 'pass', 'passes')}"
-    )
+    tol, n = float(fitted.estimator.tol), int(passes[-1])
+    words = f"The residual is {number(residual[-1])} after {n:,} pass{'' if n == 1 else 'es'}"
     if len(residual) > 1:
         words += f", from {number(residual[0])} at the first test"
-    words += f"; tol is {number(tol)}."
     every = max(1, -(-len(passes) // TABLE))
-    kept = sorted({*range(0, len(passes), every), len(passes) - 1})
+    listed = sorted({*range(0, len(passes), every), len(passes) - 1})
     behind = table(
-        "Residual after so many passes over the data",
+        "Residual by passes over the data",
         ["Passes", "Residual"],
-        [[number(int(passes[i])), number(residual[i])] for i in kept],
+        [[number(int(passes[i])), number(residual[i])] for i in listed],
     )
-    found = {"passes": rounded(passes), "residual": rounded(residual), "tol": rounded(tol)}
-    body = figure("convergence-plot", words, data=behind)
-    return Section("convergence", "Convergence", body, {"convergence": found})
+    body = figure("convergence-plot", f"{words}; tol is {number(tol)}.", data=behind)
+    drawing = {"convergence-plot": [figures.convergence(passes, residual, tol)]}
+    return Section("convergence", "Convergence", body, drawing)

@@ -1,34 +1,47 @@
 """``dualpca reproduce``: the experiments of the paper, from a checkout."""
 
-from __future__ import annotations
+# ruff: noqa: RUF009 - the defaults are fields, which `option` makes
 
 import sys
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from .run import BUG, INTERRUPTED, OK, RefusedError
+from ..options import grouped, option
+from ..run import BUG, INTERRUPTED, OK, RefusedError
 
 #: The experiments of the paper, in the order of the page.
 NAMES = (
-    "theory",
-    "table-comp",
-    "fig-scaling-s",
-    "fig-scaling-d",
-    "table-high-accuracy",
-    "table-spectra",
-    "table-mnist",
-    "table-glove",
-    "table-additional",
-    "fig-tolerance",
-    "table-robust-reconstruction",
-    "table-robust-accuracy",
-    "table-pcp",
+    *("theory", "table-comp", "fig-scaling-s", "fig-scaling-d", "table-high-accuracy"),
+    *("table-spectra", "table-mnist", "table-glove", "table-additional", "fig-tolerance"),
+    *("table-robust-reconstruction", "table-robust-accuracy", "table-pcp"),
 )
 
 
+@dataclass
+class ReproduceOptions:
+    """How the experiments run."""
+
+    quick: bool = option(
+        False,
+        "Reduced sizes, one run of at most 0.4 s where the paper has 5 s, no data sets needed.",
+        "--quick",
+    )
+    docs: bool = option(
+        False, "Write the raw results and, from these, docs/reproduction.md.", "--docs"
+    )
+    from_raw: bool = option(
+        False, "Write docs/reproduction.md from the raw results, without a run.", "--from-raw"
+    )
+    data: Path | None = option(None, "Folder of data sets; DUALPCA_DATA by default.")
+    results: Path | None = option(None, "Where results go; results/reproduce by default.")
+    fresh: bool = option(False, "Run again what is already there.", "--fresh")
+
+
+@grouped
 def reproduce(
     names: Annotated[
         list[str],
@@ -36,53 +49,28 @@ def reproduce(
             metavar="NAME...", help=f"Experiments of the paper: {', '.join(NAMES)}; or all."
         ),
     ],
-    quick: Annotated[
-        bool,
-        typer.Option(
-            "--quick",
-            help="Reduced sizes, one run of at most 0.4 s where the paper has 5 s, no data sets needed.",
-        ),
-    ] = False,
-    docs: Annotated[
-        bool,
-        typer.Option("--docs", help="Write the raw results and, from these, docs/reproduction.md."),
-    ] = False,
-    from_raw: Annotated[
-        bool,
-        typer.Option(
-            "--from-raw", help="Write docs/reproduction.md from the raw results, without a run."
-        ),
-    ] = False,
-    data: Annotated[
-        Path | None, typer.Option(help="Folder of data sets; DUALPCA_DATA by default.")
-    ] = None,
-    results: Annotated[
-        Path | None, typer.Option(help="Where results go; results/reproduce by default.")
-    ] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Run again what is already there.")
-    ] = False,
+    options: ReproduceOptions,
 ) -> int:
     """Run experiments of the paper, published numbers beside ours.
 
     An interrupted run goes on where it stopped.
     """
-    if docs and quick:
+    if options.docs and options.quick:
         raise RefusedError("--docs writes the page from full results; drop --quick")
-    if data is not None and not data.is_dir():
+    if options.data is not None and not options.data.is_dir():
         raise RefusedError(
-            f"--data {data} is not a folder; give one with mnist.npz and glove50_100k.npz"
+            f"--data {options.data} is not a folder; give one with mnist.npz and glove50_100k.npz"
         )
     for name in names:
         if name not in ("all", *NAMES):
             raise RefusedError(f"no experiment {name!r}; choose from {', '.join(NAMES)}, all")
-    if from_raw and (names != ["all"] or quick or fresh):
+    if options.from_raw and (names != ["all"] or options.quick or options.fresh):
         raise RefusedError(
             "--from-raw runs nothing and writes the page of all experiments; "
             "use 'dualpca reproduce all --from-raw'"
         )
     experiments = _experiments()
-    if from_raw:
+    if options.from_raw:
         raw = experiments.ROOT / experiments.RAW
         if not raw.is_file():
             raise RefusedError(
@@ -90,18 +78,18 @@ def reproduce(
             )
         experiments.from_raw()
         return OK
-    options = {"quick": quick, "docs": docs, "data": data, "results": results, "fresh": fresh}
+    given = asdict(options)
+    del given["from_raw"]
     try:
-        ok = experiments.reproduce(names, **options)
+        return OK if experiments.reproduce(names, **given) else BUG
     except KeyboardInterrupt:
         raise RefusedError(
             "interrupted; the same command, without --fresh, goes on from here", INTERRUPTED
         ) from None
-    return OK if ok else BUG
 
 
 def _experiments() -> Any:
-    """The module experiments.reproduce, from a checkout around this package or around here."""
+    """Return the module experiments.reproduce of a checkout around this package or this folder."""
     import dualpca
 
     for root in (Path(dualpca.__file__).resolve().parents[2], Path.cwd()):

@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
-from sklearn.datasets import load_digits
+import typer
 
-from .. import PCA, RobustPCA
-from ..io.files import check_free
-from ..io.tables.table import printable
-from ..report import write_report
-from . import show
-from .run import OK
+from ... import PCA, RobustPCA
+from ...io.files import check_free
+from ...io.tables.table import printable
+from ...report import write_report
+from .. import printing
+from ..options import Force
+from ..run import OK
 
 #: Components, the share of ruined rows, and the noise on them in units of a pixel's range.
 S, SHARE, NOISE = 10, 0.15, 15
 
 
-def demonstrate(folder: Path, force: bool) -> int:
-    """Fit plain and robust PCA to contaminated digits, print a table and write the report."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "demo-report.html"
+def demo(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The folder of the report.")
+    ] = Path(),
+    force: Force = False,
+) -> int:
+    """Compare plain and robust PCA on handwritten digits with ruined rows: a table and a report."""
+    from sklearn.datasets import load_digits
+
+    output.mkdir(parents=True, exist_ok=True)
+    path = output / "demo-report.html"
     check_free(path, force)
     data, digit = load_digits(return_X_y=True)
     rng = np.random.default_rng(0)
@@ -34,25 +43,21 @@ def demonstrate(folder: Path, force: bool) -> int:
     clean = train[~bad]
     train[bad] += NOISE * rng.standard_normal((int(bad.sum()), data.shape[1]))
     ideal = PCA(S).fit(clean)
-    robust = RobustPCA(S, random_state=0)
+    robust = RobustPCA(S, random_state=0).fit(train)
     sys.stdout.write(
         f"handwritten digits: {half} images of 8 x 8 pixels, {bad.sum()} of them ruined by noise of "
         f"{NOISE} times a pixel's range; {S} components\n\n"
     )
     table = []
-    for name, model, rows in (
-        ("PCA without the ruined rows", ideal, clean),
-        ("PCA", PCA(S), train),
-        ("RobustPCA", robust, train),
-    ):
-        model.fit(rows)
+    models = {"PCA without the ruined rows": ideal, "PCA": PCA(S).fit(train), "RobustPCA": robust}
+    for name, model in models.items():
         back = model.inverse_transform(model.transform(test))
         lost = float(np.mean((test - back) ** 2) / np.mean((test - test.mean(axis=0)) ** 2))
         cosine = np.linalg.svd(ideal.components_ @ model.components_.T, compute_uv=False)[-1]
         angle = float(np.degrees(np.arccos(min(cosine, 1.0))))
         table.append([name, f"{lost:.1%}", f"{angle:.1f}"])
     head = ["method", "variance of unseen clean images lost", "degrees off"]
-    sys.stdout.write(show.aligned(head, table))
+    sys.stdout.write(printing.table(head, table))
     sys.stdout.write("  more than 100% is worse than the mean image\n")
     flagged = np.asarray(robust.outliers_)
     sys.stdout.write(

@@ -1,0 +1,297 @@
+"""A fitted model as plots, reports, files and the command line see it."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from array_api_compat import is_array_api_obj
+from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import check_is_fitted
+
+from .estimators import PCA, KernelPCA
+from .kernels.features import feature_operator
+from .linalg import namespace, to_numpy
+from .operators import Operator, as_operator, is_streamed
+from .robust.flags import DISAGREE
+
+__all__ = ["FittedModel", "RowDistances", "sample_rows", "take_rows"]
+
+#: Equal rows differ from their mean by the rounding of its sum: up to 1e-12 of it for 10^5 rows.
+ROUNDING = 1e-11
+
+
+class RowDistances(NamedTuple):
+    """The distances of rows; rows whose ``normality`` is below a model's limit are ``flagged``."""
+
+    score: np.ndarray
+    orthogonal: np.ndarray
+    normality: np.ndarray
+    flagged: np.ndarray
+
+
+class FittedModel:
+    """What a fitted estimator, alone or at the end of a pipeline, says about itself and about rows.
+
+    Every array it returns is a NumPy array, whatever the library of the training data.
+
+    Parameters
+    ----------
+    model : PCA, RobustPCA, KernelPCA, RobustKernelPCA or SparsePCA, or Pipeline that ends in one
+        A fitted model. Other estimators with the same attributes, such as scikit-learn's PCA, have
+        the properties whose attributes they have.
+    feature_names : sequence of str, optional
+        Names of the columns; by default those of ``fit``, or x0, x1 and so on.
+
+    Attributes
+    ----------
+    model : the model that was given
+    estimator : the last step
+    preprocessor : the step before it, or a Pipeline of several steps, or None
+    name : str
+        The name of the class of the estimator.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from dualpca import Preprocessor, RobustPCA
+    >>> from dualpca.inspect import FittedModel
+    >>> X = load_wine(as_frame=True).data
+    >>> pipeline = make_pipeline(Preprocessor("robust"), RobustPCA(2, random_state=0)).fit(X)
+    >>> model = FittedModel(pipeline)
+    >>> model.name, model.n_components, model.n_features
+    ('RobustPCA', 2, 13)
+    >>> [(name, round(loading, 2)) for name, loading in model.leading(0, 2)]
+    [('malic_acid', 0.47), ('od280/od315_of_diluted_wines', -0.34)]
+    >>> rows = model.distances(X)
+    >>> bool((rows.flagged == (rows.orthogonal > model.limits["orthogonal"])).all())
+    True
+    >>> model.reconstruct(X).shape
+    (178, 13)
+    """
+
+    def __init__(self, model: Any, feature_names: Any = None) -> None:
+        steps = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
+        self.model, self.estimator = model, steps[-1]
+        self.preprocessor = model[:-1] if len(steps) > 2 else steps[0] if len(steps) == 2 else None
+        self.name = type(self.estimator).__name__
+        for step in (self.preprocessor, self.estimator):
+            if step is not None:
+                check_is_fitted(step)
+        if feature_names is not None:
+            self.feature_names = [str(name) for name in feature_names]  # in place of those of fit
+            width, n = self.n_features, len(self.feature_names)
+            if isinstance(feature_names, str) or n != width:
+                variables = "1 variable" if width == 1 else f"{width} variables"
+                raise ValueError(
+                    f"feature_names has length {n} for {variables}; give one name for each"
+                )
+
+    @property
+    def is_robust(self) -> bool:
+        """Whether the model measures and flags rows."""
+        return hasattr(self.estimator, "distances")
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether components are directions of the features, with loadings."""
+        return hasattr(self.estimator, "components_")
+
+    @property
+    def is_precomputed(self) -> bool:
+        """Whether columns are kernels with the training rows instead of features."""
+        return getattr(self.estimator, "kernel", None) == "precomputed"
+
+    @property
+    def is_invertible(self) -> bool:
+        """Whether rows can be reconstructed from scores."""
+        return hasattr(self.estimator, "inverse_transform") and not self.is_precomputed
+
+    @cached_property
+    def has_no_variance(self) -> bool:
+        """Whether the training rows, or most of them, vary by no more than rounding."""
+        variances = getattr(self.estimator, "explained_variance_", np.ones(1))
+        mean = to_numpy(getattr(self.estimator, "mean_", np.zeros(1))).astype(float)
+        deviation = max(float(to_numpy(variances)[0]), 0.0) ** 0.5
+        return bool(deviation <= ROUNDING * np.linalg.norm(mean))
+
+    @property
+    def starts_agree(self) -> bool:
+        """Whether the starts of a robust fit chose nearly the same rows as the good half."""
+        return bool(self.estimator.agreement_ >= DISAGREE)
+
+    @property
+    def n_features(self) -> int:
+        """The number of features that the estimator was fitted on."""
+        return int(self.estimator.n_features_in_)
+
+    @property
+    def n_components(self) -> int:
+        """The number of components."""
+        known = getattr(self.estimator, "explained_variance_", None)
+        return int((self.estimator.components_ if known is None else known).shape[0])
+
+    @property
+    def n_samples(self) -> int | None:
+        """The number of training rows, or None where the model does not store it."""
+        known = getattr(self.estimator, "n_samples_", None)
+        rows = getattr(self.estimator, "X_fit_", None)
+        return known if known is not None or rows is None else int(rows.shape[0])
+
+    @property
+    def input_names(self) -> list[str] | None:
+        """The names of the columns that the model was fitted on, or None if they had none."""
+        names = getattr(self.model, "feature_names_in_", None)
+        return None if names is None else [str(name) for name in names]
+
+    @cached_property
+    def feature_names(self) -> list[str]:
+        """The names of the features that the estimator sees."""
+        names: Any = self.input_names
+        if self.preprocessor is not None and hasattr(self.preprocessor, "get_feature_names_out"):
+            names = self.preprocessor.get_feature_names_out()
+        unknown = names is None or len(names) != self.n_features
+        return [f"x{j}" for j in range(self.n_features)] if unknown else [str(n) for n in names]
+
+    def changed_parameters(self) -> dict[str, Any]:
+        """Return the parameters of all steps that differ from their defaults."""
+        changed = {}
+        for step in (self.preprocessor, self.estimator):
+            if step is None:
+                continue
+            defaults = inspect.signature(type(step).__init__).parameters
+            for name, value in step.get_params(deep=False).items():
+                default = defaults[name].default if name in defaults else value
+                same = type(value) is type(default) and bool(np.all(value == default))
+                if value is not default and not same:
+                    changed[name] = value
+        return changed
+
+    @cached_property
+    def shares(self) -> np.ndarray:
+        """The share of each component in the variance; zeros if there is only rounding."""
+        shares = to_numpy(self.estimator.explained_variance_ratio_).astype(float)
+        return np.zeros_like(shares) if self.has_no_variance else shares
+
+    @cached_property
+    def cumulative_shares(self) -> np.ndarray:
+        """The share of the first k components together; sparse components may overlap."""
+        known = getattr(self.estimator, "cumulative_variance_ratio_", None)
+        if known is None or self.has_no_variance:
+            return np.cumsum(self.shares)
+        return to_numpy(known).astype(float)
+
+    @cached_property
+    def loadings(self) -> np.ndarray:
+        """The loadings, of shape (n_components, n_features)."""
+        return to_numpy(self.estimator.components_).astype(float)
+
+    def leading(self, component: int, count: int) -> list[tuple[str, float]]:
+        """Return the names and the loadings of the largest nonzero loadings of a component."""
+        row = self.loadings[component]
+        largest = np.argsort(-np.abs(row), kind="stable")[:count]
+        return [(self.feature_names[j], float(row[j])) for j in largest if row[j]]
+
+    def plain_shares(self, X: Any) -> np.ndarray:
+        """Return the shares of plain PCA, in the same feature space, of the rows X."""
+        model, Z = self.estimator, self.prepared(X)
+        centred = getattr(model, "center", None) is not None
+        options: dict[str, Any] = {"center": centred, "random_state": 0}
+        n = min(self.n_components, Z.shape[0] if hasattr(Z, "shape") else len(Z))
+        plain: Any = PCA(n, **options)
+        if getattr(model, "approximation", None) is not None:
+            Z = feature_operator(model.features_, as_operator(_host(Z)))
+        elif hasattr(model, "kernel"):
+            names = ("kernel", "degree", "coef0", "kernel_params", "n_jobs")
+            options |= {name: getattr(model, name) for name in names}
+            plain = KernelPCA(n, gamma=model.gamma_, **options)
+        return FittedModel(plain.fit(Z)).shares
+
+    def prepared(self, X: Any) -> Any:
+        """Return X as the estimator takes it."""
+        return X if self.preprocessor is None else self.preprocessor.transform(X)
+
+    def scores(self, X: Any) -> np.ndarray:
+        """Return the scores of rows."""
+        return to_numpy(self.estimator.transform(self.prepared(X)))
+
+    def original(self, Z: Any) -> np.ndarray:
+        """Return rows of the estimator in the units of the data."""
+        return to_numpy(Z if self.preprocessor is None else self.preprocessor.inverse_transform(Z))
+
+    def reconstruct(self, X: Any) -> np.ndarray:
+        """Return the rows that the model makes of the scores of X, in the units of X."""
+        with warnings.catch_warnings():
+            # Rows that were taken from a file have lost the names of its columns.
+            warnings.filterwarnings("ignore", "X does not have valid feature names")
+            scores = self.estimator.transform(self.prepared(X))
+        return self.original(self.estimator.inverse_transform(scores))
+
+    def distances(self, X: Any = None) -> RowDistances:
+        """Return the distances of rows, by default those of the training rows, and their flags.
+
+        For a precomputed kernel X must be the matrix of the fit: of other rows k(x, x) is unknown.
+        """
+        model = self.estimator
+        if X is None or (self.is_precomputed and self.is_training_kernel(X)):
+            score, orthogonal = model.score_distances_, model.orthogonal_distances_
+        elif self.is_precomputed:
+            raise ValueError(
+                f"X has shape {np.shape(X)}; with a precomputed kernel give the matrix of the fit, of "
+                f"shape {model.X_fit_.shape}, or none"
+            )
+        else:
+            score, orthogonal = model.distances(self.prepared(X))
+        normality = model.normality(score, orthogonal)
+        flagged = normality < model.offset_  # in the precision of the data, as predict compares
+        return RowDistances(*(to_numpy(a) for a in (score, orthogonal, normality, flagged)))
+
+    def is_training_kernel(self, X: Any) -> bool:
+        """Whether X is the kernel matrix that the model was fitted on."""
+        K = self.estimator.X_fit_
+        return np.shape(X) == K.shape and bool(np.array_equal(_host(X), K))
+
+    @property
+    def limits(self) -> dict[str, float | None]:
+        """The distances beyond which rows are flagged; None for a distance that flags none."""
+        model, limit = self.estimator, -float(self.estimator.offset_)
+        score, orthogonal = (float(cutoff) for cutoff in model.limits_)
+        return {
+            "score": {"score": limit, "both": limit * score}.get(model.flags_by_),
+            "orthogonal": {"orthogonal": limit, "both": limit * orthogonal}.get(model.flags_by_),
+        }
+
+    @property
+    def cutoffs(self) -> dict[str, float]:
+        """The quantiles at 0.975 of the two distances of good rows."""
+        model = self.estimator
+        return {"score": model.score_cutoff_, "orthogonal": model.orthogonal_cutoff_}
+
+
+def sample_rows(
+    always: np.ndarray, others: np.ndarray, count: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Return sorted row numbers: those of ``always`` and at most ``count`` of ``others`` at random."""
+    if len(others) > count:
+        others = rng.choice(others, count, replace=False)
+    return np.sort(np.concatenate([always, others]))
+
+
+def take_rows(X: Any, rows: Any) -> Any:
+    """Return some rows of X, of any kind that estimators take, in memory and of the kind of X."""
+    if sp.issparse(X) or is_streamed(X) or isinstance(X, Operator):
+        once, back = np.unique(rows, return_inverse=True)
+        return as_operator(X).take(once)[back]  # type: ignore[attr-defined]
+    if is_array_api_obj(X) and not isinstance(X, np.ndarray):
+        return namespace(X).stack([X[int(i), :] for i in rows])
+    return _safe_indexing(X, rows)
+
+
+def _host(X: Any) -> Any:
+    return X.to_numpy() if hasattr(X, "to_numpy") and not is_streamed(X) else X

@@ -1,0 +1,210 @@
+"""Figures of the report as plotly has them, in dictionaries.
+
+Colours are names of CSS variables, such as "--good", which the page replaces by those of its theme.
+Points of rows have the positions of their rows as ``customdata``; the page adds their hover texts.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from typing import Any
+
+import numpy as np
+
+from ._html import number, rounded
+from ._rows import Rows
+
+SYMBOLS = (
+    *("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "pentagon"),
+    *("triangle-down", "hourglass"),
+)
+FONT = {"color": "--ink", "size": 13}
+LEGEND = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": FONT}
+HOVER = {"bgcolor": "--paper", "bordercolor": "--ink", "font": {"color": "--ink"}, "align": "left"}
+LINES = dict.fromkeys(("gridcolor", "linecolor", "zerolinecolor"), "--line")
+AXIS = {"color": "--ink", "automargin": True, **LINES}
+
+
+def plain(text: Any, length: int = 48) -> str:
+    """Return a name as plotly shows it, which reads a little HTML in its texts."""
+    name = str(text)
+    name = name if len(name) <= length else name[: length - 1] + "…"
+    return html.escape(name, quote=False)
+
+
+def figure(traces: list[Any], x: dict[str, Any], y: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Return a figure with these traces and axes, a text for their title among the options."""
+    axes = {
+        name: {**AXIS, **axis, "title": {"text": axis.get("title", "")}}
+        for name, axis in (("xaxis", x), ("yaxis", y))
+    }
+    layout = {
+        **{"autosize": True, "hovermode": "closest", "font": FONT, "legend": LEGEND},
+        **{"paper_bgcolor": "--paper", "plot_bgcolor": "--paper", "hoverlabel": HOVER},
+        "margin": {"l": 50, "r": 12, "t": 12, "b": 45},
+    }
+    return {"data": traces, "layout": {**layout, **axes, **more}}
+
+
+def logarithmic(values: Any) -> dict[str, Any]:
+    """Return a logarithmic axis with ticks at 1, 2 and 5 times powers of ten, or fewer.
+
+    The ticks of plotly would show 30 as 3.
+    """
+    sizes = np.asarray([v for v in values if v is not None and 0 < v < np.inf], dtype=float)
+    if not len(sizes):
+        return {"type": "log"}
+    low, high = math.floor(np.log10(sizes.min())), math.ceil(np.log10(sizes.max()))
+    digits = (1,) if high - low > 3 else (1, 2, 5)
+    every = math.ceil((high - low + 1) / 8)
+    ticks = [float(f"{d}e{k}") for k in range(low, high + 1, every) for d in digits]
+    ticks = [tick for tick in ticks if 0 < tick < np.inf]
+    return {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:.4g}" for tick in ticks]}
+
+
+def scree(series: list[tuple[str, np.ndarray, np.ndarray]]) -> dict[str, Any]:
+    """Return bars of shares and lines of cumulative shares, for each (name, shares, cumulative)."""
+    traces: list[dict[str, Any]] = []
+    for second, (name, shares, cumulative) in enumerate(series):
+        at, name = list(range(1, len(shares) + 1)), plain(name)
+        colour, tag = "--bad" if second else "--good", f"<extra>{name}</extra>"
+        bars = {"color": colour, "pattern": {"shape": "/" if second else ""}}
+        line = {"color": colour, "dash": "dash" if second else "solid"}
+        traces += [
+            {
+                **{"type": "bar", "name": name, "x": at, "y": rounded(shares), "marker": bars},
+                "hovertemplate": "component %{x}: %{y:.1%}" + tag,
+            },
+            {
+                **{"type": "scatter", "mode": "lines+markers", "name": name, "showlegend": False},
+                **{"x": at, "y": rounded(cumulative), "line": line},
+                "marker": {"symbol": "diamond" if second else "circle"},
+                "hovertemplate": "first %{x}: %{y:.1%}" + tag,
+            },
+        ]
+    few = {"dtick": 1} if len(series[0][1]) <= 15 else {}
+    shares_axis = {"title": "share of variance", "tickformat": ".0%", "range": [0, 1.05]}
+    return figure(traces, {"title": "component", **few}, shares_axis, barmode="group")
+
+
+def _points(name: str, members: np.ndarray, marker: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {
+        **{"type": "scatter", "mode": "markers", "name": f"{name} ({len(members)})"},
+        **{"customdata": members.tolist(), "marker": marker},
+        **{"hovertemplate": "%{text}<extra></extra>", **more},
+    }
+
+
+def _by_flag(rows: Rows) -> list[dict[str, Any]]:
+    """Return the points of rows that are not flagged, and of those that are."""
+    if rows.flagged is None:
+        return [_points("rows", np.arange(len(rows.index)), {"color": "--good", "size": 7})]
+    good, bad = np.flatnonzero(~rows.flagged), np.flatnonzero(rows.flagged)
+    return [
+        _points("not flagged", good, {"color": "--good", "size": 7, "opacity": 0.75}),
+        _points("flagged", bad, {"color": "--bad", "size": 10, "symbol": "triangle-up"}),
+    ]
+
+
+def scores(rows: Rows) -> dict[str, Any]:
+    """Return points by flag or by label; the page places them by the components of its menus."""
+    traces = _by_flag(rows)
+    if rows.groups is not None:
+        names, group = rows.groups
+        flagged = traces[1:]
+        traces = [
+            _points(
+                plain(name, 24),
+                np.flatnonzero(group == g),
+                {"color": f"--group-{g}", "symbol": SYMBOLS[g], "size": 8, "opacity": 0.85},
+            )
+            for g, name in enumerate(names)
+        ]
+        ring = {"color": "--ink", "symbol": "circle-open", "size": 14, "line": {"width": 1.5}}
+        quiet = {"hoverinfo": "skip", "hovertemplate": None}
+        traces += [{**trace, "marker": ring, **quiet} for trace in flagged]
+    if rows.scores is not None and rows.scores.shape[1] == 1:
+        for trace in traces:
+            trace["y"] = (rows.index[trace["customdata"]] + 1).tolist()
+    return figure(traces, {"title": "component 1"}, {"title": "row"})
+
+
+def outlier_map(rows: Rows, limits: dict[str, Any], cutoffs: dict[str, Any], log: bool) -> Any:
+    """Return points by their two distances, dashed lines at cut-offs and solid ones at limits.
+
+    A logarithmic axis has no 0: rows at 0 stand below all others and below the lines.
+    """
+    assert rows.distances is not None
+    traces, shapes, axes = _by_flag(rows), [], []
+    for k, (kind, limit) in enumerate(limits.items()):
+        distances = rows.distances[:, k].copy()
+        lines = [
+            (cutoffs[kind], {"color": "--soft", "dash": "dash", "width": 1.5}),
+            (limit, {"color": "--bad", "width": 1.5}),
+        ]
+        x, y = "xy" if k == 0 else "yx"
+        for at, style in lines:
+            if at is not None and np.isfinite(at) and (at > 0 or not log):
+                along = {f"{y}0": 0, f"{y}1": 1, f"{y}ref": "paper", f"{x}0": at, f"{x}1": at}
+                shapes.append({"type": "line", "line": style, **along})
+        axis: dict[str, Any] = {"type": "linear", "rangemode": "tozero"}
+        if log:
+            sizes = [d for d in [*distances, *(at for at, _ in lines)] if d is not None and d > 0]
+            distances[distances == 0] = min(sizes) / 2 if sizes else 1.0
+            axis = logarithmic(distances)
+        axes.append({"title": f"{kind} distance", **axis})
+        for trace in traces:
+            trace[x] = rounded(distances[trace["customdata"]])
+    return figure(traces, *axes, shapes=shapes)
+
+
+def loadings(k: int, names: list[str], values: np.ndarray) -> dict[str, Any]:
+    """Return bars of the largest loadings of component k, with a sentence about them."""
+    at, texts = list(range(len(names))), [plain(name, 28) for name in names]
+    bars = {
+        **{"type": "bar", "orientation": "h", "x": rounded(values), "y": at, "text": texts},
+        **{"textposition": "none", "hovertemplate": "%{text}: %{x:.4f}<extra></extra>"},
+        "marker": {
+            "color": ["--bad" if v < 0 else "--good" for v in values],
+            "pattern": {"shape": ["/" if v < 0 else "" for v in values]},
+        },
+    }
+    listed = {"autorange": "reversed", "tickvals": at, "ticktext": texts, "showgrid": False}
+    largest = ", ".join(f"{n} {number(float(v))}" for n, v in list(zip(names, values))[:3])  # noqa: B905
+    meta = f"The largest loadings on component {k + 1}: {largest}." if k else ""
+    title = {"title": f"loading on component {k + 1}"}
+    return figure([bars], title, listed, showlegend=False, meta=meta)
+
+
+def convergence(passes: np.ndarray, residual: np.ndarray, tol: float) -> dict[str, Any]:
+    """Return the residual by passes over the data, and a dashed line at ``tol``."""
+    steps = [f"{int(n)} pass{'' if n == 1 else 'es'}" for n in passes]
+    line = {
+        **{"type": "scatter", "mode": "lines+markers", "name": "residual", "text": steps},
+        **{"x": rounded(passes), "y": rounded(residual), "line": {"color": "--good"}},
+        "hovertemplate": "%{text}: residual %{y:.3g}<extra></extra>",
+    }
+    goal = {
+        **{"type": "scatter", "mode": "lines", "name": "tol", "hoverinfo": "skip"},
+        **{"x": [0, float(passes[-1])], "y": [rounded(tol)] * 2},
+        "line": {"color": "--bad", "dash": "dash"},
+    }
+    axis = {"title": "passes over the data", "rangemode": "tozero"}
+    return figure([line, goal], axis, {"title": "residual", **logarithmic([*residual, tol])})
+
+
+def hover_texts(rows: Rows) -> list[str]:
+    """Return what is shown at the point of each row."""
+    texts = []
+    for i, name in enumerate(rows.names):
+        lines = [plain(name)]
+        if rows.labels is not None:
+            lines.append(f"label: {plain(rows.labels[i])}")
+        if rows.distances is not None and rows.flagged is not None:
+            for kind, distance in zip(("score", "orthogonal"), rows.distances[i], strict=True):
+                finite = f"{distance:.4g}" if np.isfinite(distance) else "not finite"
+                lines.append(f"{kind} distance: {finite}")
+            lines.append("flagged" if rows.flagged[i] else "not flagged")
+        texts.append("<br>".join(lines))
+    return texts
