@@ -1,0 +1,137 @@
+"""A file that is open: its columns, and its rows in blocks."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...operators.files import BLOCK, float_type, source_of
+from ..fitted import check_compressed
+from .columns import Header, unnamed
+from .limits import check_columns
+from .table import Strings, TableError
+
+
+class RestartRead(Exception):  # noqa: N818 (the file has to be read once more, which is no error)
+    """What was assumed about a file has changed; its blocks have to be read again."""
+
+
+class Source(ABC):
+    """A file that is open: its ``header``, its number of ``rows`` if known, and ``notes`` for the user.
+
+    ``sparse`` tells that its only block is a CSR matrix.
+    """
+
+    header: Header
+    rows: int | None = None
+    dtype: np.dtype = np.dtype("float64")
+    notes: list[str]
+    sparse = False
+
+    @abstractmethod
+    def blocks(self, features: list[int], texts: list[int]) -> Iterator[tuple[Any, list[Any]]]:
+        """Yield blocks of rows: numbers of the features, and Arrow arrays of strings of the texts."""
+
+    def float_type(self, features: list[int]) -> np.dtype:
+        """Return the type of a matrix of these features."""
+        return self.dtype
+
+    def in_place(self, features: list[int]) -> Any:
+        """Return what an operator can read these features from, pass by pass, or None."""
+        return None
+
+    def place(self, row: int) -> str:
+        """Return where a row is, for the user."""
+        return f"row {row + 1}"
+
+    def progress(self, done: int) -> tuple[int, int]:
+        """Return the bytes read after so many rows, and the bytes in all."""
+        size = len(self.header.names) * self.dtype.itemsize
+        return done * size, (self.rows or 0) * size
+
+    def close(self) -> None:  # noqa: B027 (most have nothing to close)
+        """Let go of what was opened."""
+
+
+class MatrixSource(Source):
+    """A matrix of numbers: an array, a memory map, an HDF5 data set or a zarr array.
+
+    ``about`` has the columns that describe its rows, by name, each read when it is asked for.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        header: Header,
+        about: dict[str, Any] | None = None,
+        *,
+        lasting: bool = True,
+    ) -> None:
+        self.dtype = float_type_of(data.shape, data.dtype)
+        check_columns(data.shape[1])
+        self.rows, self.header, self.notes = int(data.shape[0]), header, []
+        self._data, self._about, self._lasting = data, about or {}, lasting
+
+    def _texts(self, texts: list[int]) -> list[Strings]:
+        readers = list(self._about.values())
+        return [Strings(readers[j]()) for j in texts]
+
+    def blocks(self, features: list[int], texts: list[int]) -> Iterator[tuple[Any, list[Any]]]:
+        strings, start = self._texts(texts), 0
+        every = features == list(range(self._data.shape[1]))
+        for block in source_of(self._data).read(BLOCK):
+            stop = start + len(block)
+            yield block if every else block[:, features], [s[start:stop].array for s in strings]
+            start = stop
+
+    def in_place(self, features: list[int]) -> Any:
+        if not self._lasting or features != list(range(self._data.shape[1])):
+            return None
+        source = source_of(self._data)
+        source.tells = False  # the notes do
+        return source
+
+
+class SparseSource(MatrixSource):
+    """A sparse matrix, in memory."""
+
+    sparse = True
+
+    def __init__(self, data: Any, header: Header, about: dict[str, Any] | None = None) -> None:
+        super().__init__(data, header, about)
+        check_compressed(data)
+        self._data = sp.csr_array(data).astype(self.dtype, copy=False)
+        self._data.sum_duplicates()
+
+    def blocks(self, features: list[int], texts: list[int]) -> Iterator[tuple[Any, list[Any]]]:
+        every = features == list(range(self._data.shape[1]))
+        block = self._data if every else self._data[:, features]
+        yield block, [s.array for s in self._texts(texts)]
+
+    def in_place(self, features: list[int]) -> Any:
+        return None
+
+
+def nameless(columns: int) -> Header:
+    """Return the header of a matrix without names."""
+    return Header(unnamed(check_columns(columns)), named=False, shown=False)
+
+
+def float_type_of(shape: Any, dtype: Any) -> np.dtype:
+    """Return the float type of a matrix; refuse other shapes, complex numbers and objects."""
+    if len(shape) != 2:
+        raise TableError(
+            f"the array has {len(shape)} dimension(s), shape {tuple(shape)}; a matrix is needed, "
+            "rows by columns: reshape it, or give the --key of another"
+        )
+    try:
+        return float_type(dtype)
+    except (ValueError, TypeError) as error:
+        raise TableError(
+            f"the array has dtype {dtype}; real numbers are needed: save it as float64, or give the "
+            "--key of another"
+        ) from error
