@@ -99,9 +99,8 @@ def choose(header: Header, columns: Columns) -> Choice:
     choice = Choice([], None, ids, label)
     if columns.ids is None:
         likely = [row_names.index(name) for name in columns.likely_ids if name in row_names]
-        choice.ids = likely or _default_ids(
-            header, reserved | dropped | _kept_levels(header, columns)
-        )
+        taken = reserved | dropped | _kept_levels(header, columns)
+        choice.ids = likely or _default_ids(header, taken)
         reserved |= set(choice.ids) if header.rows is None else set()
     if columns.exact and columns.keep is not None:
         choice.exact = True
@@ -110,12 +109,8 @@ def choose(header: Header, columns: Columns) -> Choice:
         _features(header, columns, reserved, dropped, choice)
     if choice.ids and columns.ids is None and header.rows is None:
         names = [shown(header.names[j]) for j in choice.ids]
-        one = len(names) == 1
-        subject = (
-            f"column {names[0]}, which is"
-            if one
-            else f"the columns {' and '.join(names)}, which are"
-        )
+        plural = "the columns {}, which are" if len(names) > 1 else "column {}, which is"
+        subject = plural.format(" and ".join(names))
         choice.notes.insert(0, f"rows are named by {subject} not analysed")
     return choice
 
@@ -139,14 +134,13 @@ def _default_ids(header: Header, taken: set[int]) -> list[int]:
 def _features(
     header: Header, columns: Columns, reserved: set[int], dropped: set[int], choice: Choice
 ) -> None:
-    names, given = header.names, columns.keep is not None
-    wish = _several(columns.keep or ())
+    names, wanted = header.names, _several(columns.keep or ())
     where = {name: j for j, name in enumerate(names)}
-    kept = sorted(set(_find(wish, names))) if given else list(range(len(names)))
+    kept = list(range(len(names))) if columns.keep is None else sorted(set(_find(wanted, names)))
     index = set(header.levels) if header.rows is None else set()
     unread = reserved | dropped | (index - _kept_levels(header, columns)) | header.empty
     kept = [j for j in kept if j not in unread]
-    for spec in wish:
+    for spec in wanted:
         hits = _match(spec, where)
         if len(hits) == 1 and hits[0] in header.text and hits[0] in kept:
             raise TableError(
@@ -158,12 +152,9 @@ def _features(
             )
     choice.features = [j for j in kept if j not in header.text]
     choice.left_out = [names[j] for j in kept if j in header.text]
-    for kind, odd in (
-        ("text columns", header.text - header.opaque),
-        ("columns of lists or records", header.opaque),
-    ):
-        left = [names[j] for j in kept if j in odd]
-        if left:
+    plain = header.text - header.opaque
+    for kind, odd in (("text columns", plain), ("columns of lists or records", header.opaque)):
+        if left := [names[j] for j in kept if j in odd]:
             choice.notes.append(f"left out {kind}: {listed(left)}")
     if not choice.features:
         besides = f" besides text: {listed(choice.left_out)}" if choice.left_out else ""

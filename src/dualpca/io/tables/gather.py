@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import mmap
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,6 @@ from .columns import Choice
 from .limits import check_text
 from .source import RestartRead, Source
 from .table import Strings, Table, TableError, counted, listed, module, shown
-
-#: Memory grows in steps of this many bytes.
-_STEP = 16 * 2**20
 
 
 @contextmanager
@@ -46,7 +44,7 @@ def gather(
     on_rows: Callable[[int, int, int], Any] | None,
 ) -> Table:
     """Return the table of the chosen columns: in memory where it fits, else streamed."""
-    about = source.header.names if source.header.rows is None else list(source.header.rows)
+    row_names = source.header.names if source.header.rows is None else list(source.header.rows)
     texts = [*choice.ids, *([] if choice.label is None else [choice.label])]
     dtype = np.dtype(dtype or source.float_type(choice.features))
     names = choice.names or [source.header.names[j] for j in choice.features]
@@ -74,26 +72,13 @@ def gather(
         empty = [pa.array([], pa.string())]
         return [Strings(pa.chunked_array(column or empty)) for column in columns], tally
 
-    X, strings, tally = None, list[Strings](), None
-    if source.sparse:
-        whole: list[Any] = []
-        strings, tally = one_pass(whole.append)
-        X = whole[0]
-    else:
-        size = (source.rows or 0) * len(choice.features) * dtype.itemsize
-        data = source.in_place(choice.features) if size > memory else None
-        if data is not None:
-            strings, tally = one_pass(None)
-            if missing != "drop" or not tally.incomplete_rows:
-                X = _operator(data, choice.names, dtype)
-        if X is None:
-            rows = Rows(len(choice.features), dtype, memory)
-            try:
-                strings, tally = one_pass(rows.append)
-                X = rows.finish(choice.names)
-            finally:
-                rows.close()
-    assert tally is not None
+    size = (source.rows or 0) * len(choice.features) * dtype.itemsize
+    data = source.in_place(choice.features) if size > memory else None
+    with closing(Rows(len(choice.features), dtype, memory)) as rows:
+        strings, tally = one_pass(rows.append if data is None else None)
+        if data is not None and missing == "drop" and tally.incomplete_rows:
+            data, (strings, tally) = None, one_pass(rows.append)
+        X = rows.finish(choice.names) if data is None else _operator(data, choice.names, dtype)
     table = Table(X, choice.names, n_missing=tally.cells, left_out=choice.left_out)
     table.notes = [*source.notes, *choice.notes]
     dropped = tally.incomplete_rows if missing == "drop" else 0
@@ -107,9 +92,9 @@ def gather(
     if dropped:
         table.dropped = tally.incomplete
         table.notes.append(f"dropped {counted(dropped, 'row')} with missing cells")
-    table.id_columns = [about[j] for j in choice.ids]
+    table.id_columns = [row_names[j] for j in choice.ids]
     if choice.label is not None:
-        table.label_column, table.labels = about[choice.label], strings.pop()
+        table.label_column, table.labels = row_names[choice.label], strings.pop()
     if strings:
         table.ids = _joined(strings)
     return table
@@ -140,59 +125,53 @@ def _operator(data: Any, names: list[str] | None, dtype: Any = None) -> Blocks:
 
 
 class Rows:
-    """A float matrix that grows by blocks of rows.
+    """A float matrix that grows by blocks of rows, or the only block of a sparse one.
 
     Beyond ``memory`` bytes it lies in a temporary file that has no name where the system allows,
     so that it is gone with the last reference to it, however the program ends.
     """
 
-    def __init__(self, columns: int, dtype: Any, memory: int) -> None:
-        self._data = np.empty((0, columns), dtype=dtype)
-        self._memory, self._row_bytes = memory, columns * np.dtype(dtype).itemsize
-        self._file: Any = None
+    def __init__(self, columns: int, dtype: np.dtype, memory: int) -> None:
+        self._columns, self._dtype, self._memory = columns, dtype, memory
+        self._file: Any = io.BytesIO()
         self._count = 0
+        self._sparse: Any = None
 
-    def append(self, block: np.ndarray) -> None:
+    def append(self, block: Any) -> None:
         """Add the rows of a block."""
-        count = self._count + len(block)
-        if self._file is None and count * self._row_bytes > self._memory:
-            self._file = tempfile.TemporaryFile(prefix="dualpca-")  # noqa: SIM115
-            self._write(self._data[: self._count])
-            self._data = self._data[:0].copy()
-        if self._file is not None:
-            self._write(block)
-        else:
-            if count > len(self._data):
-                rows = max(count, len(self._data) + _STEP // self._row_bytes)
-                # Growing in place needs half the memory that joining blocks at the end would.
-                self._data.resize((rows, self._data.shape[1]), refcheck=False)
-            self._data[self._count : count] = block
-        self._count = count
-
-    def _write(self, block: np.ndarray) -> None:
-        # The pages of a memory map would count as memory in use, those of a file do not.
+        if sp.issparse(block):
+            self._sparse = block
+            return
+        content = np.ascontiguousarray(block, dtype=self._dtype).reshape(-1).view(np.uint8).data
         try:
-            rows = np.ascontiguousarray(block, dtype=self._data.dtype)
-            self._file.write(rows.reshape(-1).view(np.uint8).data)
+            if (
+                isinstance(self._file, io.BytesIO)
+                and self._file.tell() + len(content) > self._memory
+            ):
+                held, self._file = self._file, tempfile.TemporaryFile(prefix="dualpca-")  # noqa: SIM115
+                self._file.write(held.getbuffer())
+            self._file.write(content)
         except OSError as error:
             raise TableError(
                 f"the temporary folder {tempfile.gettempdir()!r} is full after "
                 f"{counted(self._count, 'row')} ({error.strerror}); set TMPDIR to a larger disk, or "
                 "raise --memory"
             ) from error
+        self._count += len(block)
 
     def finish(self, names: list[str] | None) -> Any:
         """Return the matrix as an array, or as an operator that reads the file."""
-        if self._file is None:
-            self._data.resize((self._count, self._data.shape[1]), refcheck=False)
-            return self._data
+        shape = (self._count, self._columns)
+        if self._sparse is not None or not self._count:
+            return self._sparse
+        if isinstance(self._file, io.BytesIO):
+            return np.frombuffer(self._file.getbuffer(), self._dtype).reshape(shape)
         self._file.flush()
-        shape = (self._count, self._data.shape[1])
-        return _operator(MappedFile(self._file, shape, self._data.dtype), names)
+        return _operator(MappedFile(self._file, shape, self._dtype), names)
 
     def close(self) -> None:
-        """Let go of the file, which a map still holds."""
-        if self._file is not None:
+        """Let go of the file, which a map or an array still holds."""
+        with suppress(BufferError):
             self._file.close()
 
 

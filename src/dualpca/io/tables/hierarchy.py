@@ -150,7 +150,7 @@ class Tree:
 
 
 def _soft_link(group: Any, name: str) -> str | None:
-    link = group.get(name, getlink=True) if hasattr(group, "file") else None
+    link: Any = group.get(name, getlink=True) if hasattr(group, "file") else None
     if hasattr(link, "filename"):
         raise TableError(
             f"{shown(name)} is a link to another file, {shown(link.filename)}, which is not read; "
@@ -213,8 +213,8 @@ def _in_group(root: Tree, key: str | None, *, lasting: bool) -> Source:
     if node is None:
         raise TableError(f"there is nothing under {key!r}; --key may be {listed(_matrices(root))}")
     if not isinstance(node, Tree):
-        header, about = _described(root, key, tuple(node.shape), notes)
-        source: Source = MatrixSource(root.in_parts(node), header, about, lasting=lasting)
+        header, row_columns = _described(root, key, tuple(node.shape), notes)
+        source: Source = MatrixSource(root.in_parts(node), header, row_columns, lasting=lasting)
         source.notes += [*_gaps(node), *notes]
         return source
     parts = _sparse_parts(node)
@@ -223,10 +223,10 @@ def _in_group(root: Tree, key: str | None, *, lasting: bool) -> Source:
         raise TableError(f"{key!r} is a group, not a matrix; --key may be {listed(inside)}")
     shape = _sparse_shape(node)
     check_sparse(shape, parts[0].size)
-    header, about = _described(root, key, shape, notes)
+    header, row_columns = _described(root, key, shape, notes)
     kind = _text(node.attrs.get("encoding-type", node.attrs.get("h5sparse_format", "csr")))
     make = sp.csc_array if kind.startswith("csc") else sp.csr_array
-    source = SparseSource(make(node.whole(*parts), shape=shape), header, about)
+    source = SparseSource(make(node.whole(*parts), shape=shape), header, row_columns)
     source.notes += [*_gaps(*parts), *notes]
     return source
 
@@ -302,8 +302,9 @@ def _described(
 
 def _frame(root: Tree, node: Any) -> tuple[str, dict[str, Callable[[], Strings]]]:
     """Return the name of the index of a frame of AnnData, and its columns by name."""
+    columns: dict[str, Callable[[], Strings]] = {}
     if node is None:
-        return "", {}
+        return "", columns
     if isinstance(node, Tree):
         index = _text(node.attrs.get("_index", "_index"))
         names = [name for name in node.names() if name != "__categories"]
@@ -311,12 +312,8 @@ def _frame(root: Tree, node: Any) -> tuple[str, dict[str, Callable[[], Strings]]
     else:  # versions before 0.7 wrote an array of records
         names = list(node.dtype.names or ())
         index = next((name for name in ("index", "_index") if name in names), "")
-        columns = {name: partial(_record, root, node, name) for name in names}
+        columns = {name: lambda name=name: _strings(root.text(node)[name]) for name in names}
     return index, columns if index in columns else {}
-
-
-def _record(root: Tree, frame: Any, name: str) -> Strings:
-    return _strings(root.text(frame)[name])
 
 
 def _column(frame: Tree, name: str) -> Strings:

@@ -21,20 +21,19 @@ class RestartRead(Exception):  # noqa: N818 (the file has to be read once more, 
 
 
 class Source(ABC):
-    """A file that is open: its ``header``, its number of ``rows`` if known, and ``notes`` for the user.
-
-    ``sparse`` tells that its only block is a CSR matrix.
-    """
+    """A file that is open: its ``header``, its number of ``rows`` if known, ``notes`` for the user."""
 
     header: Header
     rows: int | None = None
     dtype: np.dtype = np.dtype("float64")
     notes: list[str]
-    sparse = False
 
     @abstractmethod
     def blocks(self, features: list[int], texts: list[int]) -> Iterator[tuple[Any, list[Any]]]:
-        """Yield blocks of rows: numbers of the features, and Arrow arrays of strings of the texts."""
+        """Yield blocks of rows: numbers of the features, and Arrow arrays of strings of the texts.
+
+        The numbers are an array, or the whole of a sparse matrix as CSR.
+        """
 
     def float_type(self, features: list[int]) -> np.dtype:
         """Return the type of a matrix of these features."""
@@ -60,24 +59,24 @@ class Source(ABC):
 class MatrixSource(Source):
     """A matrix of numbers: an array, a memory map, an HDF5 data set or a zarr array.
 
-    ``about`` has the columns that describe its rows, by name, each read when it is asked for.
+    ``row_columns`` has the columns that describe its rows, by name, each read when it is needed.
     """
 
     def __init__(
         self,
         data: Any,
         header: Header,
-        about: dict[str, Any] | None = None,
+        row_columns: dict[str, Any] | None = None,
         *,
         lasting: bool = True,
     ) -> None:
         self.dtype = float_type_of(data.shape, data.dtype)
         check_columns(data.shape[1])
         self.rows, self.header, self.notes = int(data.shape[0]), header, []
-        self._data, self._about, self._lasting = data, about or {}, lasting
+        self._data, self._row_columns, self._lasting = data, row_columns or {}, lasting
 
     def _texts(self, texts: list[int]) -> list[Strings]:
-        readers = list(self._about.values())
+        readers = list(self._row_columns.values())
         return [Strings(readers[j]()) for j in texts]
 
     def blocks(self, features: list[int], texts: list[int]) -> Iterator[tuple[Any, list[Any]]]:
@@ -92,17 +91,17 @@ class MatrixSource(Source):
         if not self._lasting or features != list(range(self._data.shape[1])):
             return None
         source = source_of(self._data)
-        source.tells = False  # the notes do
+        source.tells = False  # the notes of the table do so
         return source
 
 
 class SparseSource(MatrixSource):
     """A sparse matrix, in memory."""
 
-    sparse = True
-
-    def __init__(self, data: Any, header: Header, about: dict[str, Any] | None = None) -> None:
-        super().__init__(data, header, about)
+    def __init__(
+        self, data: Any, header: Header, row_columns: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__(data, header, row_columns, lasting=False)
         check_compressed(data)
         self._data = sp.csr_array(data).astype(self.dtype, copy=False)
         self._data.sum_duplicates()
@@ -111,9 +110,6 @@ class SparseSource(MatrixSource):
         every = features == list(range(self._data.shape[1]))
         block = self._data if every else self._data[:, features]
         yield block, [s.array for s in self._texts(texts)]
-
-    def in_place(self, features: list[int]) -> Any:
-        return None
 
 
 def nameless(columns: int) -> Header:

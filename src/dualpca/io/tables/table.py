@@ -81,11 +81,11 @@ class Table:
     ids, labels : Strings or None
         A name and a label for each row.
     n_missing : int
-        Missing cells that were found in the columns of X, in rows kept or dropped.
+        Missing cells in the columns of X, in rows kept or dropped.
     dropped : array of int
         The rows of the file, from 0, that were dropped for their missing cells.
     notes : list of str
-        What the user should be told: sentences.
+        Sentences for the user.
     id_columns, label_column, left_out
         Which columns the ids and labels come from, and which were left out as no numbers.
     """

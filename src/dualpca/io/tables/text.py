@@ -13,21 +13,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from . import sniff
 from .columns import Header, unique, unnamed
 from .limits import COLUMNS, LONGEST, check_columns, check_line
-from .sniff import (
-    DELIMITERS,
-    NUMBER,
-    counts_columns,
-    decimal_of,
-    delimiter_of,
-    encoding_of,
-    has_header,
-    head_rows,
-    is_number,
-    rows_of,
-    text_columns,
-)
 from .source import RestartRead, Source
 from .table import TableError, listed, module, shown
 
@@ -119,15 +107,19 @@ class TextSource(Source):
         first: str = ",",
     ) -> None:
         self._file, self._na, self.notes = file, frozenset(na_values), []
-        numbers = [na for na in self._na if is_number(na) and na.lower() not in ("true", "false")]
+        numbers = [
+            na for na in self._na if sniff.is_number(na) and na.lower() not in ("true", "false")
+        ]
         self._na_numbers = np.array([float(na) for na in numbers if not np.isnan(float(na))])
         self._size = file.seek(0, 2)
-        self._encoding = encoding_of(*self._head(HEAD))
+        self._encoding = sniff.encoding_of(*self._head(HEAD))
         text, whole = self._text(delimiter, first)
-        rows = head_rows(text, self._delimiter, whole)
+        rows = sniff.head_rows(text, self._delimiter, whole)
         if not rows:
             raise TableError("the file is empty; give one with a row of numbers at least")
-        self._decimal = decimal or decimal_of([row for _, row in rows[:1000]], self._delimiter)
+        self._decimal = decimal or sniff.decimal_of(
+            [row for _, row in rows[:1000]], self._delimiter
+        )
         if self._decimal == "," and decimal is None:
             self.notes.append("numbers are read with a decimal comma")
         if self._encoding == "latin-1":
@@ -165,7 +157,7 @@ class TextSource(Source):
 
     def _text(self, delimiter: str | None, first: str) -> tuple[str, bool]:
         """Return a head of at least two rows, and whether it is all; find the delimiter on the way."""
-        size, signs = HEAD, delimiter or DELIMITERS
+        size, signs = HEAD, delimiter or sniff.DELIMITERS
         while True:
             texts, whole = dict[str, str](), True
             for self._squeezed in dict.fromkeys(sign == " " for sign in signs):
@@ -177,10 +169,10 @@ class TextSource(Source):
                 for sign, text in texts.items():
                     lines = text.replace("\r", "\n").split("\n")
                     check_columns(max(line.count(sign) for line in lines))
-            self._delimiter = delimiter or delimiter_of(texts, whole, first)
+            self._delimiter = delimiter or sniff.delimiter_of(texts, whole, first)
             self._squeezed = self._delimiter == " "
             text = texts[self._delimiter]
-            if whole or len(head_rows(text, self._delimiter, whole)) > 1:
+            if whole or len(sniff.head_rows(text, self._delimiter, whole)) > 1:
                 return text, whole
             if size >= LONGEST:
                 raise TableError(
@@ -193,8 +185,8 @@ class TextSource(Source):
         """Find the names and kinds of the columns in the rows of the head."""
         first, titled = rows[0][1], bool(header)
         if header == "auto":
-            counting = counts_columns(first, [row for _, row in rows[1:]])
-            titled = counting or has_header(first, self._decimal, self._na)
+            counting = sniff.counts_columns(first, [row for _, row in rows[1:]])
+            titled = counting or sniff.has_header(first, self._decimal, self._na)
             if counting:
                 self.notes.append("the first row counts the columns; it is taken for their names")
         body = [row for _, row in rows[titled:]]
@@ -206,7 +198,7 @@ class TextSource(Source):
             # Lines end with a delimiter; or R wrote nothing above the names of rows.
             names = [*names, ""] if all(not row[-1] for row in body) else ["", *names]
         body = [row for row in body if len(row) == len(names)]
-        text, empty = text_columns(body, self._decimal, self._na)
+        text, empty = sniff.text_columns(body, self._decimal, self._na)
         empty = frozenset(j for j in empty if titled and not names[j])
         if titled and len(names) > 1 and not names[0] and 0 not in empty:
             names[0], index = "row", 0
@@ -232,7 +224,7 @@ class TextSource(Source):
         """Yield the rows below the header, each with the number of its last line."""
         lines = io.TextIOWrapper(self._open(), "utf-8-sig", errors="replace", newline="")
         try:
-            rows = rows_of(_lines(lines), self._delimiter)
+            rows = sniff.rows_of(_lines(lines), self._delimiter)
             yield from (row for row in rows if row[0] > self._skip)
         finally:
             lines.detach()
@@ -292,7 +284,7 @@ class TextSource(Source):
             na = pa.array(sorted(self._na), pa.string())
             missing = pc.is_in(pc.utf8_trim_whitespace(cells), value_set=na)
             plain = pc.if_else(missing, None, pc.utf8_trim_whitespace(plain))
-            good = pc.fill_null(pc.match_substring_regex(plain, NUMBER), True)
+            good = pc.fill_null(pc.match_substring_regex(plain, sniff.NUMBER), True)
             bad = pc.index(good, False).as_py()
             if bad >= 0:
                 return bad

@@ -208,29 +208,21 @@ class Writer:
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         try:
             if kind is None:
-                self._end()
-        except BaseException as failure:
-            self._abandon()
-            self._context.__exit__(type(failure), failure, failure.__traceback__)
-            raise
-        if kind is not None:
-            self._abandon()
-        self._file = None
-        self._context.__exit__(kind, error, trace)
-
-    def _abandon(self) -> None:
-        self._file = None
-        if isinstance(self._sink, Parquet):  # its writer insists on an end
-            with suppress(Exception):
+                if self._sink is None:
+                    raise TableError("nothing was written; write one block at least")
                 self._sink.end()
-
-    def _end(self) -> None:
-        if self._sink is None:
-            raise TableError("nothing was written; write one block at least")
-        self._sink.end()
-        if self._packed:
-            self._file.close()
-        self._raw.flush()
+                if self._packed:
+                    self._file.close()
+                self._raw.flush()
+        except BaseException as failure:
+            kind, error, trace = type(failure), failure, failure.__traceback__
+            raise
+        finally:
+            self._file = None
+            if kind is not None and isinstance(self._sink, Parquet):  # its writer insists on an end
+                with suppress(Exception):
+                    self._sink.end()
+            self._context.__exit__(kind, error, trace)
 
 
 class _Terminal:
