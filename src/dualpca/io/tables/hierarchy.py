@@ -23,7 +23,7 @@ from ...operators.grid import rows_of as read_rows
 from .columns import Header, unique
 from .hdf5_guard import check_chunks, check_heaps
 from .limits import TEXT, check_size, check_sparse, check_text
-from .source import MatrixSource, Source, SparseSource, nameless
+from .source import MatrixSource, Source, nameless
 from .table import Strings, TableError, listed, module, shown
 
 #: Codecs of zarr that only turn bytes into bytes, numbers or text. That of pickles runs code; nothing
@@ -226,7 +226,7 @@ def _in_group(root: Tree, key: str | None, *, lasting: bool) -> Source:
     header, row_columns = _described(root, key, shape, notes)
     kind = _text(node.attrs.get("encoding-type", node.attrs.get("h5sparse_format", "csr")))
     make = sp.csc_array if kind.startswith("csc") else sp.csr_array
-    source = SparseSource(make(node.whole(*parts), shape=shape), header, row_columns)
+    source = MatrixSource(make(node.whole(*parts), shape=shape), header, row_columns)
     source.notes += [*_gaps(*parts), *notes]
     return source
 

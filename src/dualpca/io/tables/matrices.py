@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from numpy.lib import format as npy_format
 
 from .limits import check_disk, check_size, check_sparse
-from .source import MatrixSource, Source, SparseSource, float_type_of, nameless
+from .source import MatrixSource, Source, float_type_of, nameless
 from .table import TableError, listed, shown
 
 #: The arrays of which scipy.sparse.save_npz makes a matrix.
@@ -97,7 +97,7 @@ def _sparse_npz(file: BinaryIO) -> Source:
         data = parts["data"]
         check_sparse(shape, data.size)
         matrix = make((data, parts["indices"], parts["indptr"]), shape=shape)
-    return SparseSource(matrix, nameless(matrix.shape[1]))
+    return MatrixSource(matrix, nameless(matrix.shape[1]))
 
 
 #: Numbers that are read of a Matrix Market file, by the type of its entries.
@@ -157,7 +157,7 @@ def matrix_market(file: BinaryIO) -> Source:
     matrix = sp.csr_array((data, (i, j)), shape=(rows, columns))
     if dense:
         return MatrixSource(matrix.toarray(), nameless(columns), lasting=False)
-    return SparseSource(matrix, nameless(columns))
+    return MatrixSource(matrix, nameless(columns))
 
 
 def _sizes(text: Any, count: int) -> list[int]:

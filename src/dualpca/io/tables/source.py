@@ -57,33 +57,31 @@ class Source(ABC):
 
 
 class MatrixSource(Source):
-    """A matrix of numbers: an array, a memory map, an HDF5 data set or a zarr array.
+    """A matrix of numbers: an array, a memory map, an HDF5 data set, a zarr array, or a sparse matrix.
 
     ``row_columns`` has the columns that describe its rows, by name, each read when it is needed.
+    ``lasting``: the data can be read when the file is closed.
     """
 
     def __init__(
-        self,
-        data: Any,
-        header: Header,
-        row_columns: dict[str, Any] | None = None,
-        *,
-        lasting: bool = True,
+        self, data: Any, header: Header, row_columns: Any = None, *, lasting: bool = True
     ) -> None:
         self.dtype = float_type_of(data.shape, data.dtype)
         check_columns(data.shape[1])
+        self._sparse = sp.issparse(data)
+        if self._sparse:
+            check_compressed(data)
+            data = sp.csr_array(data).astype(self.dtype, copy=False)
+            data.sum_duplicates()
         self.rows, self.header, self.notes = int(data.shape[0]), header, []
-        self._data, self._row_columns, self._lasting = data, row_columns or {}, lasting
-
-    def _texts(self, texts: list[int]) -> list[Strings]:
-        readers = list(self._row_columns.values())
-        return [Strings(readers[j]()) for j in texts]
+        self._data, self._row_columns = data, list((row_columns or {}).values())
+        self._lasting = lasting and not self._sparse
 
     def blocks(self, features: list[int], texts: list[int]) -> Iterator[tuple[Any, list[Any]]]:
-        strings, start = self._texts(texts), 0
+        strings, start = [Strings(self._row_columns[j]()) for j in texts], 0
         every = features == list(range(self._data.shape[1]))
-        for block in source_of(self._data).read(BLOCK):
-            stop = start + len(block)
+        for block in [self._data] if self._sparse else source_of(self._data).read(BLOCK):
+            stop = start + block.shape[0]
             yield block if every else block[:, features], [s[start:stop].array for s in strings]
             start = stop
 
@@ -93,23 +91,6 @@ class MatrixSource(Source):
         source = source_of(self._data)
         source.tells = False  # the notes of the table do so
         return source
-
-
-class SparseSource(MatrixSource):
-    """A sparse matrix, in memory."""
-
-    def __init__(
-        self, data: Any, header: Header, row_columns: dict[str, Any] | None = None
-    ) -> None:
-        super().__init__(data, header, row_columns, lasting=False)
-        check_compressed(data)
-        self._data = sp.csr_array(data).astype(self.dtype, copy=False)
-        self._data.sum_duplicates()
-
-    def blocks(self, features: list[int], texts: list[int]) -> Iterator[tuple[Any, list[Any]]]:
-        every = features == list(range(self._data.shape[1]))
-        block = self._data if every else self._data[:, features]
-        yield block, [s.array for s in self._texts(texts)]
 
 
 def nameless(columns: int) -> Header:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -20,21 +19,7 @@ from .table import Strings, TableError, listed, module, printable
 _FORMULA = r"^[=+\-@\t\r\n\x{ff1d}\x{ff0b}\x{ff0d}\x{ff20}]"
 
 
-class Sink(ABC):
-    """Write columns, Arrow arrays by name, to an open file."""
-
-    def __init__(self, file: Any, columns: dict[str, Any], *, safe: bool) -> None:
-        self._file, self._names, self._safe = file, list(columns), safe
-
-    @abstractmethod
-    def add(self, columns: dict[str, Any]) -> None:
-        """Write more rows."""
-
-    def end(self) -> None:  # noqa: B027 (text has no end)
-        """Write what comes last."""
-
-
-class Text(Sink):
+class Text:
     """Delimited text in UTF-8: numbers with all their digits, text quoted at need, NaN empty.
 
     pyarrow.csv would quote every text and never disarm a formula.
@@ -42,8 +27,8 @@ class Text(Sink):
 
     delimiter = ","
 
-    def __init__(self, file: Any, columns: dict[str, Any], *, safe: bool) -> None:
-        super().__init__(file, columns, safe=safe)
+    def __init__(self, file: Any, columns: dict[str, Any], safe: bool) -> None:
+        self._file, self._single, self._safe = file, len(columns) == 1, safe
         self.add({str(j): _column([name]) for j, name in enumerate(columns)})
 
     def add(self, columns: dict[str, Any]) -> None:
@@ -55,7 +40,7 @@ class Text(Sink):
     def _cells(self, cells: Any) -> Any:
         pa, pc = module("pyarrow"), module("pyarrow.compute")
         # A line that is all blank would be skipped when it is read.
-        empty = _scalar('""' if len(self._names) == 1 else "")
+        empty = _scalar('""' if self._single else "")
         if _is_number(cells.type):
             if pa.types.is_floating(cells.type):
                 cells = pc.if_else(pc.is_nan(cells), None, cells)
@@ -71,6 +56,9 @@ class Text(Sink):
         cells = pc.if_else(special, quoted, cells)
         return pc.if_else(pc.equal(cells, ""), empty, cells)
 
+    def end(self) -> None:
+        """Do nothing: text has no end."""
+
 
 class Tabbed(Text):
     """Text with tabs."""
@@ -78,11 +66,10 @@ class Tabbed(Text):
     delimiter = "\t"
 
 
-class Parquet(Sink):
+class Parquet:
     """Parquet, with the types of the first block."""
 
-    def __init__(self, file: Any, columns: dict[str, Any], *, safe: bool) -> None:
-        super().__init__(file, columns, safe=safe)
+    def __init__(self, file: Any, columns: dict[str, Any], safe: bool) -> None:
         pa, pq = module("pyarrow"), module("pyarrow.parquet")
         schema = pa.schema([(name, values.type) for name, values in columns.items()])
         self._writer = pq.ParquetWriter(pa.PythonFile(file, mode="w"), schema)
@@ -101,11 +88,11 @@ class Parquet(Sink):
         self._writer.close()
 
 
-class Npy(Sink):
+class Npy:
     """One matrix: float32 where all columns are, else float64."""
 
-    def __init__(self, file: Any, columns: dict[str, Any], *, safe: bool) -> None:
-        super().__init__(file, columns, safe=safe)
+    def __init__(self, file: Any, columns: dict[str, Any], safe: bool) -> None:
+        self._file, self._columns = file, len(columns)
         narrow = module("pyarrow").types.is_float32
         single = all(narrow(values.type) for values in columns.values())
         self._dtype, self._count = np.dtype("float32" if single else "float64"), 0
@@ -122,7 +109,7 @@ class Npy(Sink):
     def end(self) -> None:
         # numpy leaves room for any number of rows, so that the header can be written again.
         self._file.seek(0)
-        kind, shape = np.lib.format.dtype_to_descr(self._dtype), (self._count, len(self._names))
+        kind, shape = np.lib.format.dtype_to_descr(self._dtype), (self._count, self._columns)
         header = {"descr": kind, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(self._file, header)
 
@@ -170,7 +157,7 @@ class Writer:
         self._make, self._packed = _sink_of(self._path, format)
         self._columns: list[str] = []
         self._file: Any = None
-        self._sink: Sink | None = None
+        self._sink: Any = None
         if self._path is not None:
             check_free(self._path, overwrite)
 
@@ -198,7 +185,7 @@ class Writer:
             )
         if self._sink is None:
             self._columns = list(columns)
-            self._sink = self._make(self._file, columns, safe=self._safe)
+            self._sink = self._make(self._file, columns, self._safe)
         if self._columns != list(columns):
             raise TableError(
                 f"a block has columns {listed(columns)} after {listed(self._columns)}; give the same"

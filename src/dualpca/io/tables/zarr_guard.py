@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 from zarr.abc.codec import ArrayArrayCodec, BytesBytesCodec
@@ -50,18 +51,16 @@ def _unpacked(name: str, config: dict[str, Any], data: Any, limit: int) -> bytes
     return None if pieces is None else b"".join(pieces)
 
 
-class Stage:
-    """A codec of numcodecs whose input is checked first."""
+def _stage(codec: Any, limit: int) -> Any:
+    """Return a codec of numcodecs that checks its input first."""
 
-    def __init__(self, codec: Any, limit: int) -> None:
-        self._codec, self._limit = codec, limit
+    def decode(data: Any) -> Any:
+        config = codec.get_config()
+        known = config["id"] in {*unpack.STREAMS, *unpack.SIZED}
+        content = _unpacked(config["id"], config, data, limit) if known else None
+        return codec.decode(data) if content is None else content
 
-    def decode(self, data: Any) -> Any:
-        config = self._codec.get_config()
-        if config["id"] not in {*unpack.STREAMS, *unpack.SIZED}:
-            return self._codec.decode(data)
-        content = _unpacked(config["id"], config, data, self._limit)
-        return self._codec.decode(data) if content is None else content
+    return SimpleNamespace(decode=decode)
 
 
 @dataclass(frozen=True)
@@ -72,8 +71,8 @@ class GuardedV2(V2Codec):
 
     async def _decode_single(self, chunk_bytes: Any, chunk_spec: Any) -> Any:
         limit = _limit(len(chunk_bytes), chunk_spec, self.free)
-        first: Any = self.compressor and Stage(self.compressor, limit)
-        others: Any = tuple(Stage(codec, limit) for codec in self.filters or ())
+        first: Any = self.compressor and _stage(self.compressor, limit)
+        others: Any = tuple(_stage(codec, limit) for codec in self.filters or ())
         return await V2Codec(others, first)._decode_single(chunk_bytes, chunk_spec)
 
 
