@@ -60,7 +60,7 @@ class MatrixSource(Source):
     """A matrix of numbers: an array, a memory map, an HDF5 data set, a zarr array, or a sparse matrix.
 
     ``row_columns`` has the columns that describe its rows, by name, each read when it is needed.
-    ``lasting``: the data can be read when the file is closed.
+    ``lasting`` data can still be read when the table is returned.
     """
 
     def __init__(
