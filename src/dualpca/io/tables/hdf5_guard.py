@@ -28,11 +28,7 @@ DEFLATE_RATIO = 1032
 
 
 def check_heaps(file: BinaryIO, stored: int) -> None:
-    """Refuse damaged heaps of strings, on which the HDF5 library goes round for ever, in C.
-
-    A heap is "GCOL", the version 1, its size at byte 8, and objects from byte 16 on: their index (0 for
-    free space) and size. Going through them has to end where the heap does.
-    """
+    """Refuse damaged heaps of strings, on which the HDF5 library goes round for ever, in C."""
     if stored > SEARCHED:
         return
     try:
@@ -42,21 +38,31 @@ def check_heaps(file: BinaryIO, stored: int) -> None:
     with content:
         start = content.find(b"GCOL\x01")
         while start >= 0:
-            place, end = start + 16, len(content) + 1
-            if place <= len(content):
-                end = start + struct.unpack_from("<Q", content, start + 8)[0]
-            while place + 16 <= end <= len(content):
-                index, size = struct.unpack_from("<H6xQ", content, place)
-                step = 16 + -(-size // 8) * 8 if index else size
-                if not 0 < step <= end - place:
-                    end = len(content) + 1
-                place += step
-            if end > len(content):
+            if not _heap_ends(content, start):
                 raise TableError(
                     "the HDF5 file is damaged: a heap of strings does not end; write it again, or "
                     "copy it with h5repack"
                 )
             start = content.find(b"GCOL\x01", start + 5)
+
+
+def _heap_ends(content: Any, start: int) -> bool:
+    """Return whether going through a heap, object by object, ends where the heap does.
+
+    A heap is "GCOL", the version 1, its size at byte 8, and objects from byte 16 on: an index, which is
+    0 for free space, and a size.
+    """
+    if start + 16 > len(content):
+        return False
+    end = start + struct.unpack_from("<Q", content, start + 8)[0]
+    place = start + 16
+    while place + 16 <= end <= len(content):
+        index, size = struct.unpack_from("<H6xQ", content, place)
+        step = 16 + -(-size // 8) * 8 if index else size
+        if not 0 < step <= end - place:
+            return False
+        place += step
+    return end <= len(content)
 
 
 def check_chunks(node: Any, free: int) -> None:
