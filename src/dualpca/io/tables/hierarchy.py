@@ -312,8 +312,12 @@ def _frame(root: Tree, node: Any) -> tuple[str, dict[str, Callable[[], Strings]]
     else:  # versions before 0.7 wrote an array of records
         names = list(node.dtype.names or ())
         index = next((name for name in ("index", "_index") if name in names), "")
-        columns = {name: lambda name=name: _strings(root.text(node)[name]) for name in names}
+        columns = {name: partial(_record, root, node, name) for name in names}
     return index, columns if index in columns else {}
+
+
+def _record(root: Tree, frame: Any, name: str) -> Strings:
+    return _strings(root.text(frame)[name])
 
 
 def _column(frame: Tree, name: str) -> Strings:
