@@ -9,7 +9,7 @@ import pickle
 import resource
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -992,3 +992,29 @@ def test_sparse_pointers_that_go_back_are_refused(tmp_path):
     X = {"$": "sparse", "class": "csr_array", "shape": [2, 3], **tree}
     with pytest.raises(ModelFileError, match="pointers"):
         load(forged(tmp_path / "model", put("model", "fitted", {"X_": X}), parts))
+
+
+@dataclass(frozen=True)
+class Charbonnier(dualpca.Loss):
+    """``2 (sqrt(1 + v) - 1)``, which no module of dualpca has."""
+
+    def psi(self, v):
+        return 2 * (np.sqrt(1 + v) - 1)
+
+    def slope(self, v):
+        return 1 / np.sqrt(1 + v)
+
+
+def test_a_new_loss_is_a_class_and_one_entry(tmp_path, monkeypatch):
+    X = rows()
+    model = RobustPCA(2, loss=Charbonnier(), random_state=0).fit(X)
+    with pytest.raises(TypeError, match="a Charbonnier, which a model file cannot hold"):
+        model.save(tmp_path / "model")
+    monkeypatch.setitem(dualpca.LOSSES, "charbonnier", Charbonnier())
+    model.save(tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert loaded.loss == model.loss
+    assert_array_equal(loaded.transform(X), model.transform(X))
+    monkeypatch.delitem(dualpca.LOSSES, "charbonnier")
+    with pytest.raises(ModelFileError, match="Charbonnier"):
+        load(tmp_path / "model")

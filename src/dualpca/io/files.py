@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Write files whole or not at all."""
 
 from __future__ import annotations
 
@@ -11,49 +11,48 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-#: Errors of writing, which do not say of what.
+#: Errors of a full disk, which do not name the file.
 _FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
 
 @contextmanager
 def written(path: Any, *, overwrite: bool) -> Iterator[BinaryIO]:
-    """A new file that takes the place of ``path`` once it is complete and on the disk.
+    """Yield a new file that takes the place of ``path`` once it is complete and on the disk.
 
-    Until then it has another name in the same folder, ``.dualpca-*.tmp``; where anything fails it
-    is removed, and what was at ``path`` stays. Only a process that is killed leaves it behind.
+    Until then it is called ``.dualpca-*.tmp`` in the same folder; where anything fails it is removed,
+    and the file at ``path`` stays. Only a process that is killed leaves it behind.
     """
     check_free(path, overwrite)
-    target = Path(os.path.realpath(path))  # what a link points to is replaced, not the link
-    made = target.with_name(f".dualpca-{uuid.uuid4().hex}.tmp")
+    target = Path(os.path.realpath(path))  # the target of a link is replaced, not the link
+    temporary = target.with_name(f".dualpca-{uuid.uuid4().hex}.tmp")
     try:
-        with open(made, "x+b") as file:
+        with open(temporary, "x+b") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        if not overwrite and _linked(made, target, path):
-            made.unlink()
-        else:
+        if overwrite or not _linked(temporary, target, path):
             check_free(path, overwrite)  # it may have appeared meanwhile
             if target.exists():
-                shutil.copymode(target, made)
-            os.replace(made, target)
+                shutil.copymode(target, temporary)
+            os.replace(temporary, target)
+        else:
+            temporary.unlink()
     except BaseException as error:
-        made.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and (
-            str(error.filename) == str(made) or (error.filename is None and error.errno in _FULL)
+            str(error.filename) == str(temporary) or (not error.filename and error.errno in _FULL)
         ):
-            error.filename = str(path)  # what the user knows it by
+            error.filename = str(path)  # the name that the user knows
         raise
 
 
-def _linked(made: Path, target: Path, path: Any) -> bool:
-    """Give the file its name unless something has it; False where the disk has no hard links.
+def _linked(temporary: Path, target: Path, path: Any) -> bool:
+    """Link the file to its name in one step, so that nothing another process writes is lost.
 
-    A link is refused by the system in one step, where a test and a renaming are two, and what
-    another process writes between them would be lost.
+    Return False where the disk has no hard links.
     """
     try:
-        os.link(made, target)
+        os.link(temporary, target)
     except FileExistsError:
         raise _taken(path) from None
     except OSError:
@@ -62,7 +61,7 @@ def _linked(made: Path, target: Path, path: Any) -> bool:
 
 
 def check_free(path: Any, overwrite: bool) -> None:
-    """Refuse a path in no folder, one of no plain file, and one that is not to be replaced."""
+    """Refuse a path in no folder, one that is no plain file, and one that must not be replaced."""
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give the name of a file in it")

@@ -1,4 +1,4 @@
-"""Whether a loaded model can work: its parameters, the shapes of its arrays, and one row as a trial."""
+"""Check that a loaded model can work: its parameters, its arrays, and a transform of two rows."""
 
 from __future__ import annotations
 
@@ -10,43 +10,36 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-#: The letters of counts, and the shapes of arrays: N rows, d columns, k components.
+#: Counts, and the letter of each: N rows, d columns, k components.
 COUNTS = {"n_features_in_": "d", "n_components_": "k", "n_samples_": "N"}
-SHAPES = {
-    **dict.fromkeys(
-        ("mean_", "_mean_rest", "fill_", "center_", "scale_", "feature_names_in_"), "d"
-    ),
-    **dict.fromkeys(("singular_values_", "explained_variance_", "explained_variance_ratio_"), "k"),
-    **dict.fromkeys(("cumulative_variance_ratio_", "n_nonzero_", "eigenvalues_"), "k"),
-    **dict.fromkeys(("score_distances_", "orthogonal_distances_", "outliers_", "weights_"), "N"),
-    **{"components_": "kd", "X_fit_": "Nd", "low_rank_": "Nd", "sparse_": "Nd"},
-}
-NUMBERS = (
-    *("residual_", "variance_shortfall_", "noise_variance_", "agreement_", "gap_", "gamma_"),
-    *("dual_residual_", "score_cutoff_", "orthogonal_cutoff_", "offset_", "n_iter_", "n_passes_"),
-)
 
-#: Numbers and arrays that are never negative, but for rounding of arrays relative to their largest.
-NOT_NEGATIVE = (
-    *("residual_", "variance_shortfall_", "noise_variance_", "gap_", "dual_residual_", "gamma_"),
-    *("score_cutoff_", "orthogonal_cutoff_", "n_iter_", "n_passes_"),
-)
-NOT_NEGATIVE_ARRAYS = (
-    *("singular_values_", "explained_variance_", "explained_variance_ratio_", "n_nonzero_"),
-    *("cumulative_variance_ratio_", "eigenvalues_", "weights_", "scale_"),
-    *("score_distances_", "orthogonal_distances_"),
-)
+#: Fitted attributes by shape; "" is a number, and "+" says that no entry is negative.
+SHAPES = {
+    "": "agreement_ offset_",
+    "+": "residual_ variance_shortfall_ noise_variance_ gap_ dual_residual_ gamma_ score_cutoff_ "
+    "orthogonal_cutoff_ n_iter_ n_passes_",
+    "d": "mean_ _mean_rest fill_ center_ feature_names_in_",
+    "d+": "scale_",
+    "k+": "singular_values_ explained_variance_ explained_variance_ratio_ n_nonzero_ "
+    "cumulative_variance_ratio_ eigenvalues_",
+    "N": "outliers_",
+    "N+": "score_distances_ orthogonal_distances_ weights_",
+    "kd": "components_",
+    "Nd": "X_fit_ low_rank_ sparse_",
+}
+
+#: An array may have negative entries of this size relative to its largest one, by rounding.
 ROUNDING = 1e-3
 
 #: The most threads that a file may ask for.
-JOBS = 1024
+MAX_JOBS = 1024
 
-#: A trial row has at most so many numbers where no array of the model has as many.
+#: A trial row has at most this many numbers where no array of the model has as many.
 TRIAL = 2**20
 
 
 def check_compressed(matrix: Any) -> None:
-    """A ValueError where a CSR or CSC matrix would have SciPy read or write beyond its arrays.
+    """Raise a ValueError where SciPy would read or write beyond the arrays of a CSR or CSC matrix.
 
     SciPy's own check looks at nothing where the last pointer is 0.
     """
@@ -56,14 +49,12 @@ def check_compressed(matrix: Any) -> None:
     matrix.check_format(full_check=True)
 
 
-def estimators(model: Any) -> Iterator[Any]:
-    """The model, or those in a pipeline, that have been fitted."""
-    steps = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
-    for step in steps:
-        if isinstance(step, Pipeline):
-            yield from estimators(step)
-        elif hasattr(step, "n_features_in_"):
-            yield step
+def _fitted_steps(model: Any) -> Iterator[Any]:
+    if isinstance(model, Pipeline):
+        for _, step in model.steps:
+            yield from _fitted_steps(step)
+    elif hasattr(model, "n_features_in_"):
+        yield model
 
 
 #: The attributes of version-1 files that have other names now.
@@ -103,73 +94,76 @@ def upgrade_version_1(model: Any) -> None:
 
 
 def check_parameters(model: Any) -> None:
-    """A ValueError where parameters of a fitted model are out of range."""
-    for estimator in estimators(model):
+    """Raise a ValueError where a parameter of a fitted model is out of range."""
+    for estimator in _fitted_steps(model):
         estimator._validate_params()
 
 
 def check_fitted(model: Any) -> None:
-    """A ValueError where a model from a file could not transform rows."""
+    """Raise a ValueError where a model from a file cannot transform rows."""
     if isinstance(model, Pipeline):
         if not model.steps:
             raise ValueError("the pipeline has no steps")
         model._validate_steps()
     check_parameters(model)
-    for estimator in estimators(model):
-        _check_shapes(vars(estimator))
-        if abs(getattr(estimator, "n_jobs", None) or 1) > JOBS:
-            raise ValueError(f"n_jobs={estimator.n_jobs} is more than {JOBS}")
-        _check_by_trial(estimator)
+    for estimator in _fitted_steps(model):
+        _check_attributes(vars(estimator))
+        if abs(getattr(estimator, "n_jobs", None) or 1) > MAX_JOBS:
+            raise ValueError(f"n_jobs={estimator.n_jobs} is more than {MAX_JOBS}")
+        _try_transform(estimator)
 
 
-def _check_shapes(found: dict[str, Any]) -> None:
+def _check_attributes(fitted: dict[str, Any]) -> None:
     sizes: dict[str, int] = {}
     for name, letter in COUNTS.items():
-        if name in found:
-            value = sizes[letter] = found[name]
-            if isinstance(value, bool) or not isinstance(value, Integral) or value < 0:
-                raise ValueError(f"{name} is {value!r}, no count")
-    for name, letters in SHAPES.items():
-        shape = getattr(found.get(name), "shape", None)
-        if found.get(name) is None or (shape == () and name == "center_"):
-            continue
-        expected = tuple(sizes.setdefault(a, n) for a, n in zip(letters, shape or (), strict=False))
-        if shape != expected or len(shape) != len(letters):
+        if name in fitted:
+            count = sizes[letter] = fitted[name]
+            if isinstance(count, bool) or not isinstance(count, Integral) or count < 0:
+                raise ValueError(f"{name} is {count!r}, no count")
+    for shape, names in SHAPES.items():
+        for name in names.split():
+            if name in fitted:
+                _check_attribute(name, fitted[name], shape, sizes)
+    if not all(isinstance(name, str) for name in fitted.get("feature_names_in_", ())):
+        raise ValueError("feature_names_in_ holds a value that is no text")
+
+
+def _check_attribute(name: str, value: Any, expected: str, sizes: dict[str, int]) -> None:
+    letters = expected.removesuffix("+")
+    if not letters and not isinstance(value, Real):
+        raise ValueError(f"{name} is {value!r}, no number")
+    if letters and value is not None:
+        shape = getattr(value, "shape", None)
+        fits = tuple(sizes.setdefault(a, n) for a, n in zip(letters, shape or (), strict=False))
+        if (shape != fits or len(shape) != len(letters)) and not (
+            shape == () and name == "center_"
+        ):
             raise ValueError(f"{name} has shape {shape}, which contradicts the others")
-    if not all(isinstance(name, str) for name in found.get("feature_names_in_", ())):
-        raise ValueError("feature_names_in_ has what is no text")
-    for name in NUMBERS:
-        if name in found and not isinstance(found[name], Real):
-            raise ValueError(f"{name} is {found[name]!r}, no number")
-    for name in NOT_NEGATIVE:
-        if name in found and not found[name] >= 0:
-            raise ValueError(f"{name} is {found[name]!r}, which must not be negative")
-    for name in NOT_NEGATIVE_ARRAYS:
-        values: Any = found.get(name)
-        if getattr(values, "size", 0) and values.min() < -ROUNDING * abs(values.max()):
-            raise ValueError(f"{name} has {values.min()!r}, which must not be negative")
+    if expected.endswith("+") and value is not None and np.size(value):
+        low = value.min() if letters else value
+        if low < -ROUNDING * abs(value.max()) if letters else not low >= 0:
+            raise ValueError(f"{name} has {low!r}, which must not be negative")
 
 
-def _check_by_trial(model: Any) -> None:
-    """A row of zeros is mapped to finite scores, and back; one of ones does not fail."""
+def _try_transform(model: Any) -> None:
+    """Require that a row of zeros has finite scores, distances and image, and that ones do not fail."""
     d = int(model.n_features_in_)
     sizes = [n for v in vars(model).values() for n in getattr(v, "shape", ())]
     if d > max(TRIAL, *sizes, 0):
         raise ValueError(f"n_features_in_ is {d}, and no array has as many columns")
-    row = np.zeros((2, d))
-    row[1] = 1.0  # which may overflow, in a kernel of large rows say
+    rows = np.stack([np.zeros(d), np.ones(d)])  # ones may overflow, in a kernel of large rows say
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            told = [model.transform(row)]
+            answers = [model.transform(rows)]
             if hasattr(model, "outliers_") and getattr(model, "kernel", "") != "precomputed":
-                told += [*model.distances(row), model.predict(row)]
+                answers += [*model.distances(rows), model.predict(rows)]
             if "components_" in vars(model):
-                told.append(model.inverse_transform(told[0]))
+                answers.append(model.inverse_transform(answers[0]))
         except Exception as error:
             raise ValueError(f"a row cannot be transformed ({error})") from None
-    told = [np.asarray(value) for value in told]  # frames, where set_output asks for them
-    if told[0].ndim != 2 or told[0].shape[0] != 2:
-        raise ValueError(f"two rows are transformed to the shape {told[0].shape}")
-    if not all(np.isfinite(value[:1]).all() for value in told):
+    answers = [np.asarray(value) for value in answers]  # frames, where set_output asks for them
+    if answers[0].ndim != 2 or len(answers[0]) != 2:
+        raise ValueError(f"two rows are transformed to the shape {answers[0].shape}")
+    if not all(np.isfinite(value[:1]).all() for value in answers):
         raise ValueError("a row of zeros is transformed to numbers that are not finite")

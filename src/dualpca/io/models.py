@@ -1,4 +1,4 @@
-"""Models on disk: one file of arrays and a JSON header, which holds no code and runs none."""
+"""Save models to one file of arrays and a JSON header, which runs no code, and load them."""
 
 from __future__ import annotations
 
@@ -9,20 +9,15 @@ from typing import Any
 from .codec import Decoder, Encoder
 from .files import check_free, written
 from .fitted import check_fitted, check_parameters, upgrade_version_1
-from .tensorfile import (
-    ModelFileError,
-    damaged,
-    header_of,
-    opened,
-    parsed,
-    read_arrays,
-    write,
-)
+from .tensorfile import ModelFileError, damaged, header_of, opened, parsed, read_arrays, write
 from .tensorfile import read_header as read_layout
 
 __all__ = ["ModelFileError", "load", "read_header", "save"]
 
 FORMAT, VERSION = "dualpca model", 2
+
+#: What reading a malformed header raises: IndexError and KeyError are LookupErrors.
+_MALFORMED = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
 
 def save(
@@ -34,23 +29,22 @@ def save(
 ) -> None:
     """Write a model to a file that :func:`load` reads: safetensors with a JSON header, no pickle.
 
-    The file is complete or not there at all: it is written under another name in the same folder
-    first, and a file that was there stays until then. Arrays keep their numbers, types and order in
-    memory, so that every method of the loaded model returns the same bits. Arrays of torch, cupy and
-    dask are stored as numpy arrays and come back as such; a ``random_state`` that is a RandomState
-    is kept in the state it has now. Left out are callbacks, the requests of metadata routing
-    (``set_fit_request``) and the ``memory`` of a pipeline, as pickles would be read from there.
+    The file is written under another name in the same folder first, so that it is complete or not
+    there at all. Arrays keep their numbers, types and order in memory, so that every method of the
+    loaded model returns the same bits. Arrays of torch, cupy and dask come back as numpy arrays; a
+    RandomState keeps its present state. Callbacks, requests of metadata routing and the ``memory`` of
+    a pipeline, from which pickles would be read, are left out.
 
     Parameters
     ----------
     model : estimator of dualpca, or Pipeline of them
         Kernels, formulations and solvers that are functions of your own are refused before anything
-        is written; joblib.dump keeps them.
+        is written; use joblib.dump for them.
     path : str or path
     notes : dict, optional
-        Anything that JSON has, kept in the header for :func:`read_header`.
+        Anything that JSON can express, kept in the header for :func:`read_header`.
     overwrite : bool
-        Whether an existing file is replaced; otherwise it is a FileExistsError.
+        Whether to replace an existing file; otherwise that is a FileExistsError.
 
     Examples
     --------
@@ -98,11 +92,11 @@ def _checked_notes(notes: Any) -> dict[str, Any]:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """The model that :func:`save` wrote.
+    """Return the model that :func:`save` wrote.
 
-    No code of the file is run: only estimators, losses and solvers of dualpca are made, and their
-    sizes are compared with that of the file first. A fitted model has transformed a row of zeros before
-    it is returned, so that arrays which do not fit each other are found here.
+    No code of the file is run: only estimators, losses and solvers of dualpca are made, after their
+    sizes were compared with that of the file. A fitted model transforms a row before it is returned,
+    so that arrays which contradict each other are refused here.
 
     Parameters
     ----------
@@ -115,8 +109,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     Raises
     ------
     ModelFileError
-        A ValueError: the file is no model, is truncated, was changed after it was written, or was
-        written by a newer dualpca.
+        A ValueError: the file is no model, is truncated, was changed after it was written, or needs
+        a newer dualpca.
     """
     with opened(path) as file:
         text, layout, head = read_layout(file, path)
@@ -128,28 +122,19 @@ def load(path: str | os.PathLike[str]) -> Any:
             upgrade_version_1(model)
         check_fitted(model)
         return model
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        IndexError,
-        OverflowError,
-        RecursionError,
-    ) as error:
+    except _MALFORMED as error:
         from .. import __version__
 
         if header["dualpca"] != __version__:
             raise ModelFileError(
-                f"{path} was written by dualpca {header['dualpca']}, and this is {__version__}, which "
-                f"has not all it needs ({error}); upgrade dualpca, or load it with the version that "
-                "wrote it"
+                f"{path} was written by dualpca {header['dualpca']}, and {__version__} cannot read all "
+                f"of it ({error}); upgrade dualpca, or load it with the version that wrote it"
             ) from None
         raise damaged(path, error) from None
 
 
 def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The header of a model file, without its arrays; the checksum is not verified.
+    """Return the header of a model file, without its arrays; the checksum is not verified.
 
     Parameters
     ----------
@@ -159,8 +144,7 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
     -------
     header : dict
         "format", "version" (of the format), "dualpca" (the version that wrote it), "class", "notes",
-        "model" (parameters and fitted attributes, arrays by their names) and "arrays": the shape and
-        type of each by name.
+        "model" (parameters and fitted attributes, arrays by name) and "arrays" (shape and type by name).
     """
     with opened(path) as file:
         text, layout, _ = read_layout(file, path)
@@ -175,7 +159,7 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
 def _checked_header(text: str, path: Any) -> dict[str, Any]:
     try:
         header = parsed(text)
-        json.dumps(header, ensure_ascii=False).encode()  # no halves of characters in names
+        json.dumps(header, ensure_ascii=False).encode()  # refuses halves of surrogate pairs
         version, known = header["version"], header["format"] == FORMAT
         if not (known and type(version) is int and version > 0):
             raise ValueError(f"format {header['format']!r}, version {version!r}")
@@ -183,11 +167,11 @@ def _checked_header(text: str, path: Any) -> dict[str, Any]:
             for key, kind in (("dualpca", str), ("class", str), ("notes", dict), ("model", dict)):
                 if not isinstance(header[key], kind):
                     raise TypeError(f"{key} is {header[key]!r}")
-            tree, name = header["model"], header["class"]
-            held = "Pipeline" if tree.get("$") == "pipeline" else tree.get("class")
-            if held != name:
-                raise ValueError(f"it says {name!r}, and the model is a {held!r}")
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+            tree = header["model"]
+            stored = "Pipeline" if tree.get("$") == "pipeline" else tree.get("class")
+            if stored != header["class"]:
+                raise ValueError(f"it says {header['class']!r}, and the model is a {stored!r}")
+    except _MALFORMED as error:
         raise damaged(path, error) from None
     if version > VERSION:
         raise ModelFileError(

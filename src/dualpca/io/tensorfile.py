@@ -1,4 +1,8 @@
-"""Files of named arrays and a text: safetensors, checksummed."""
+"""Read and write files of named arrays and a text: safetensors with a checksum over the file.
+
+The file is written and read here, not by the package safetensors: the checksum has a fixed place in the
+header, sizes are checked before memory is taken, and arrays are read once, into their own memory.
+"""
 
 from __future__ import annotations
 
@@ -18,36 +22,36 @@ DTYPES = {
     "BOOL": "|b1",
     "U8": "|u1",
     "I8": "|i1",
-    "U16": "<u2",
-    "I16": "<i2",
-    "F16": "<f2",
-    "U32": "<u4",
-    "I32": "<i4",
-    "F32": "<f4",
-    "U64": "<u8",
-    "I64": "<i8",
-    "F64": "<f8",
+    **{f"{k.upper()}{8 * n}": f"<{k}{n}" for k in "uif" for n in (2, 4, 8)},
 }
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
-#: How a file begins, behind the 8 bytes of the header's length; 64 hexadecimal digits follow.
+#: A file begins with the 8 bytes of the header's length, this prefix and 64 hexadecimal digits.
 PREFIX = b'{"__metadata__":{"sha256":"'
 DIGITS = 64
 
 #: The most bytes of a header, as in safetensors, and the most dimensions of an array, as in numpy.
 HEADER, DIMENSIONS = 100_000_000, 64
 
-#: The most lists, objects and members of objects in a header, and the most values: names of columns are
-#: values of one list. Each takes far more memory than the few bytes it may have in the file.
+#: The most lists, objects and members in a header, and the most values (names of columns are values):
+#: each takes far more memory than its few bytes in the file.
 PARTS, VALUES = 2**18, 2**22 + 2**18
 
 
 class ModelFileError(ValueError):
-    """A file that is no model, or that was damaged, or that needs a newer dualpca."""
+    """A file that is no model, that was damaged, or that needs a newer dualpca."""
+
+
+def damaged(path: Any, error: Exception) -> ModelFileError:
+    """Return the error to raise for a header that cannot be read."""
+    reason = " ".join(str(error).split())[:200]
+    return ModelFileError(
+        f"{path} has a damaged header ({type(error).__name__}: {reason}); take another copy of it"
+    )
 
 
 def header_of(tensors: dict[str, np.ndarray], text: str) -> tuple[bytes, list[np.ndarray]]:
-    """The header, its length before it and zeros for its checksum, and the arrays in their order."""
+    """Return the header, with its length and zeros for its checksum, and the arrays in order."""
     order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
     layout: dict[str, Any] = {"__metadata__": {"sha256": "0" * DIGITS, "dualpca": text}}
     end = 0
@@ -71,7 +75,7 @@ def header_of(tensors: dict[str, np.ndarray], text: str) -> tuple[bytes, list[np
 
 
 def write(file: BinaryIO, head: bytes, arrays: list[np.ndarray]) -> None:
-    """The header and the arrays, then the checksum of all into its place."""
+    """Write the header and the arrays, then the checksum of all into its place."""
     digest = hashlib.sha256(head)
     file.write(head)
     for array in arrays:
@@ -84,8 +88,12 @@ def write(file: BinaryIO, head: bytes, arrays: list[np.ndarray]) -> None:
 
 @contextmanager
 def opened(path: Any) -> Iterator[BinaryIO]:
-    """A plain file to read; a pipe, which would be waited for, or a device is refused."""
-    with open(path, "rb", opener=_without_waiting) as file:
+    """Open a plain file; refuse a device, and a pipe instead of waiting for it."""
+
+    def without_waiting(name: Any, flags: int) -> int:
+        return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
+
+    with open(path, "rb", opener=without_waiting) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise ModelFileError(
                 f"{path} is a pipe or a device; a model is read from a plain file: copy it to one"
@@ -93,16 +101,12 @@ def opened(path: Any) -> Iterator[BinaryIO]:
         yield file
 
 
-def _without_waiting(path: Any, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-
-
 def read_header(file: BinaryIO, path: Any) -> tuple[str, dict[str, Any], bytes]:
-    """The text, what is said of the arrays, and the header as it stands in the file."""
+    """Return the text, the layout of the arrays, and the bytes of the header."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
-    start = file.read(8 + len(PREFIX) + DIGITS)
-    if start[8 : 8 + len(PREFIX)] != PREFIX:
+    start = file.read(8 + len(PREFIX))
+    if start[8:] != PREFIX:
         raise ModelFileError(
             f"{path} is not a dualpca model file; give one that model.save(path) has written"
         )
@@ -118,32 +122,38 @@ def read_header(file: BinaryIO, path: Any) -> tuple[str, dict[str, Any], bytes]:
         layout = parsed(str(memoryview(head)[8:], "ascii"))  # as json.dumps writes it
         text = layout.pop("__metadata__")["dualpca"]
         if not isinstance(text, str):
-            raise TypeError("its text is no text")
+            raise TypeError("its metadata is no text")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise damaged(path, error) from None
     return text, layout, head
 
 
 def parsed(text: str) -> Any:
-    """The JSON of a header; keys that are there twice, of which readers may take either, are refused."""
+    """Parse the JSON of a header; refuse repeated keys, of which readers may take either."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(members := dict(pairs)) < len(pairs):
+            raise ValueError("it has a key twice")
+        return members
+
     _check_cost(text)
-    return json.loads(text, object_pairs_hook=_unique)
+    return json.loads(text, object_pairs_hook=unique)
 
 
 def _check_cost(text: str) -> None:
-    """Refuse JSON of very many parts before memory is taken for them; those within strings are none."""
+    """Refuse JSON of very many parts before memory is taken for them; signs in strings do not count."""
     if len(text) <= PARTS:
         return
     if not text.isascii():
         raise ValueError("it has letters that are not escaped")
     bare = text.replace("\\\\", "").replace('\\"', "")  # no quote is left within a string
-    within, parts, values = False, 0, 0
+    in_string, parts, values = False, 0, 0
     for start in range(0, len(bare), 2**20):
         letters = np.frombuffer(bare[start : start + 2**20].encode(), np.uint8)
-        inside = np.logical_xor.accumulate(letters == ord('"')) ^ within
-        counts = np.bincount(letters[~inside], minlength=256)
-        within = bool(inside[-1])
-        parts += int(counts[ord("[")] + counts[ord("{")] + counts[ord(":")])
+        quoted = np.logical_xor.accumulate(letters == ord('"')) ^ in_string
+        counts = np.bincount(letters[~quoted], minlength=256)
+        in_string = bool(quoted[-1])
+        parts += int(counts[[ord("["), ord("{"), ord(":")]].sum())
         values += int(counts[ord(",")])
         if parts > PARTS or values > VALUES:
             raise ValueError(
@@ -152,66 +162,47 @@ def _check_cost(text: str) -> None:
             )
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("it has a key twice")
-    return found
-
-
-def damaged(path: Any, error: Exception) -> ModelFileError:
-    """What to raise for a header that cannot be read."""
-    told = " ".join(str(error).split())[:200]
-    return ModelFileError(
-        f"{path} has a damaged header ({type(error).__name__}: {told}); take another copy of it"
-    )
-
-
 def read_arrays(
     file: BinaryIO, path: Any, layout: dict[str, Any], head: bytes
 ) -> dict[str, np.ndarray]:
-    """The arrays behind the header; what the checksum does not confirm is refused."""
+    """Read the arrays behind the header; refuse them where the checksum does not fit."""
     size = file.seek(0, os.SEEK_END)
     try:
-        shapes = _checked(layout, size - len(head))
-        # Of dimensions that numpy has not it is numpy that tells.
-        found = {name: np.empty(shape, dtype) for name, (shape, dtype) in shapes.items()}
+        arrays = _allocated(layout, size - len(head))
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise damaged(path, error) from None
     first = 8 + len(PREFIX)
-    given = head[first : first + DIGITS].decode("ascii", "replace")
     digest = hashlib.sha256(head[:first] + b"0" * DIGITS + head[first + DIGITS :])
     file.seek(len(head))
-    for array in found.values():
+    for array in arrays.values():
         content = _bytes(array)
         file.readinto(content)  # type: ignore[attr-defined]
         digest.update(content)
-    if digest.hexdigest() != given:
+    if digest.hexdigest().encode() != head[first : first + DIGITS]:
         raise ModelFileError(
             f"{path} was changed or damaged after it was written: its checksum does not fit; take "
             "another copy of it"
         )
-    return found
+    return arrays
 
 
-def _checked(layout: dict[str, Any], size: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-    """Shapes and types in the order of the file, which the arrays fill without a gap."""
-    end, found = 0, {}
+def _allocated(layout: dict[str, Any], size: int) -> dict[str, np.ndarray]:
+    """Return empty arrays in the order of the file, which they have to fill without a gap."""
+    end, shapes = 0, {}
     for name, entry in sorted(layout.items(), key=lambda item: item[1]["data_offsets"]):
         shape, dtype = entry["shape"], np.dtype(DTYPES[entry["dtype"]])
-        # Few and small before they are multiplied, which takes long for numbers of many digits.
+        # Sizes are checked before they are multiplied, which takes long for numbers of many digits.
         counts = type(shape) is list and all(type(n) is int and 0 <= n < 2**63 for n in shape)
         if not counts or len(shape) > DIMENSIONS:
             raise ValueError(f"{name} has a shape that is none")
         start, end = end, end + math.prod(shape) * dtype.itemsize
         if entry["data_offsets"] != [start, end]:
             raise ValueError(f"{name} has {shape} numbers at {entry['data_offsets']}")
-        found[name] = tuple(shape), dtype
+        shapes[name] = tuple(shape), dtype
     if end != size:
         raise ValueError(f"its arrays take {end} bytes and the file has {size}")
-    return found
+    return {name: np.empty(shape, dtype) for name, (shape, dtype) in shapes.items()}
 
 
 def _bytes(array: np.ndarray) -> memoryview:
-    """The memory of a contiguous array, byte by byte."""
     return array.reshape(-1).view(np.uint8).data

@@ -12,25 +12,23 @@ from ...operators.arrow import UNNAMED, ArrowSource, index_of
 from ...operators.files import BLOCK
 from .columns import Header
 from .limits import check_columns, check_size, check_text
-from .origin import Origin
+from .source import Source
 from .table import Strings, TableError, module, shown
 
 
-class Arrow(Origin):
+class ArrowFile(Source):
     """A Parquet file, or an Arrow file (Feather) or stream."""
 
     def __init__(self, file: BinaryIO, path: Any, *, parquet: bool) -> None:
         pa, ds = module("pyarrow"), module("pyarrow.dataset")
-        self.notes, self._lasting = [], path is not None
+        self.notes, self._file, self._path = [], file, path
         stored = file.seek(0, 2)
         file.seek(0)
         if not parquet and file.read(6) != b"ARROW1":
-            # A stream; of a memory map its columns are views.
             file.seek(0)
             stream = pa.ipc.open_stream(pa.memory_map(str(path)) if path else file)
             self._data = pa.Table.from_batches(_sound(stream, stored), stream.schema)
         else:
-            self._file, self._path = file, path
             self._data = self._dataset(ds.ParquetFileFormat() if parquet else ds.IpcFileFormat())
             if not parquet:
                 deque(_sound(self._data.to_batches(batch_readahead=1), stored), maxlen=0)
@@ -39,9 +37,9 @@ class Arrow(Origin):
         name, count = Counter(names).most_common(1)[0] if names else ("", 1)
         if count > 1:
             raise TableError(f"{count} columns have the name {shown(name)}; rename all but one")
-        table = hasattr(self._data, "num_rows")
-        self.rows = self._data.num_rows if table else self._data.count_rows()
         check_columns(len(names))
+        in_memory = hasattr(self._data, "num_rows")
+        self.rows = self._data.num_rows if in_memory else self._data.count_rows()
         text = {j for j, column in enumerate(schema) if not _is_number(column.type)}
         opaque = frozenset(j for j in text if not _names_rows(schema.field(j).type))
         levels, self._counted = index_of(schema, self.rows)
@@ -52,9 +50,8 @@ class Arrow(Origin):
             names.append(f"{UNNAMED}0__" if name in names else name)  # as pandas would write it
             text.add(len(names) - 1)
         self.header = Header(names, text=frozenset(text), index=index, opaque=opaque)
-        check_size(
-            self.rows * len(names) // 8, stored
-        )  # a bit for a cell: zeros take little in Parquet
+        # A cell takes a bit at least: zeros take little in Parquet.
+        check_size((self.rows or 0) * len(names) // 8, stored)
 
     def _dataset(self, kind: Any) -> Any:
         pa, ds = module("pyarrow"), module("pyarrow.dataset")
@@ -71,11 +68,8 @@ class Arrow(Origin):
         pa, schema = module("pyarrow"), self._data.schema
         return self._data.replace_schema(pa.schema([schema.field(j) for j in columns]))
 
-    def blocks(
-        self, features: list[int], texts: list[int]
-    ) -> Iterator[tuple[np.ndarray, list[Any]]]:
-        strings = [self._strings(j) for j in texts]
-        start = 0
+    def blocks(self, features: list[int], texts: list[int]) -> Iterator[tuple[Any, list[Any]]]:
+        strings, start = [self._strings(j) for j in texts], 0
         for block in ArrowSource(self._select(features)).read(BLOCK):
             stop = start + len(block)
             yield block, [s[start:stop].array for s in strings]
@@ -86,29 +80,36 @@ class Arrow(Origin):
     def float_type(self, features: list[int]) -> np.dtype:
         return ArrowSource(self._select(features)).dtype
 
+    def in_place(self, features: list[int]) -> Any:
+        return None if self._path is None else self._select(features)
+
     def _strings(self, column: int) -> Strings:
         pa, name = module("pyarrow"), self.header.names[column]
         if self._counted is not None and column in self.header.levels:
             return Strings(pa.array(self._counted.values))
-        kind = self._data.schema.field(column).type
-        if column in self.header.opaque:
-            raise _nameless(name, kind)
-        cells = self._cells(column, name)
-        kind = cells.type
-        if pa.types.is_dictionary(kind) and pa.types.is_string(kind.value_type):
-            check_text(sum(map(_length, cells.chunks)), 0)
-        try:
-            found = Strings(cells.cast(kind.value_type) if pa.types.is_dictionary(kind) else cells)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise _nameless(name, kind) from error
-        found.array.validate(full=True)  # of Parquet, text may be no UTF-8
-        return found
+        kind, refused = self._data.schema.field(column).type, column in self.header.opaque
+        if not refused:
+            cells = self._cells(column, name)
+            kind, of_dictionary = cells.type, pa.types.is_dictionary(cells.type)
+            if of_dictionary and pa.types.is_string(kind.value_type):
+                check_text(sum(map(_text_bytes, cells.chunks)))
+            try:
+                strings = Strings(cells.cast(kind.value_type) if of_dictionary else cells)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                pass
+            else:
+                strings.array.validate(full=True)  # text of Parquet may be no UTF-8
+                return strings
+        raise TableError(
+            f"column {shown(name)} has type {str(kind)[:60]}, which names no rows; choose another for "
+            "--id or --label"
+        )
 
     def _cells(self, column: int, name: str) -> Any:
-        if hasattr(self._data, "num_rows"):
-            return self._data.column(column)
-        ds, types = module("pyarrow.dataset"), module("pyarrow").types
         data = self._data
+        if hasattr(data, "num_rows"):
+            return data.column(column)
+        ds, types = module("pyarrow.dataset"), module("pyarrow").types
         if isinstance(data.format, ds.ParquetFileFormat) and types.is_string(
             data.schema.types[column]
         ):
@@ -116,12 +117,9 @@ class Arrow(Origin):
             data = self._dataset(ds.ParquetFileFormat(dictionary_columns={name}))
         return data.to_table(columns=[name]).column(0)
 
-    def in_place(self, features: list[int]) -> Any:
-        return self._select(features) if self._lasting else None
-
 
 def _sound(batches: Any, stored: int) -> Iterator[Any]:
-    """Batches whose offsets and lengths were checked: pyarrow would read foreign memory by others."""
+    """Yield batches whose offsets and lengths were checked: bad ones make pyarrow read other memory."""
     total = 0
     for batch in batches:
         batch.validate(full=True)
@@ -129,25 +127,18 @@ def _sound(batches: Any, stored: int) -> Iterator[Any]:
         yield batch
 
 
-def _length(cells: Any) -> int:
-    """Bytes of all texts of an array with a dictionary."""
+def _text_bytes(cells: Any) -> int:
+    """Return the bytes of all texts of an array with a dictionary."""
     pc = module("pyarrow.compute")
     lengths = pc.binary_length(cells.dictionary).cast("int64")
     return pc.sum(lengths.take(cells.indices)).as_py() or 0
 
 
 def _names_rows(kind: Any) -> bool:
-    """Whether a type has one value for a cell; lists and records, also within others, have several."""
+    """Return whether a type has one value for a cell; lists and records have several."""
     types = module("pyarrow").types
     kind = kind.value_type if types.is_dictionary(kind) else kind
     return not types.is_nested(getattr(kind, "storage_type", kind))
-
-
-def _nameless(name: str, kind: Any) -> TableError:
-    return TableError(
-        f"column {shown(name)} has type {str(kind)[:60]}, which names no rows; choose another for "
-        "--id or --label"
-    )
 
 
 def _is_number(kind: Any) -> bool:

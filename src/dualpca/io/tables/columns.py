@@ -48,17 +48,17 @@ class Columns:
 
 @dataclass
 class Header:
-    """The columns of a file: their names, which are text, and which ones have the names of rows.
+    """The columns of a file.
 
-    ``named`` tells whether the names are the file's own, ``told`` whether those that are not are of
-    use to the user all the same. ``rows`` are the names of the columns
-    that describe rows, where a file keeps them apart; ``index`` is then one of these. ``opaque``
-    are those columns of ``text``, lists say, that cannot name rows.
+    ``named``: the names come from the file. ``shown``: generated names (x1, x2, ...) are worth printing.
+    ``text``, ``empty``: columns without numbers, without cells. ``opaque``: columns of ``text``, such as
+    lists, that cannot name rows. ``rows``: the names of the columns that describe rows, where a file
+    keeps them elsewhere. ``index``: the columns, among ``rows`` if it is set, that name the rows.
     """
 
     names: list[str]
     named: bool = True
-    told: bool = True
+    shown: bool = True
     text: frozenset[int] = frozenset()
     index: int | tuple[int, ...] | None = None
     rows: Sequence[str] | None = None
@@ -67,13 +67,13 @@ class Header:
 
     @property
     def levels(self) -> tuple[int, ...]:
-        """The columns of the index, which pandas may have of several levels."""
+        """The columns of the index, of which pandas may have several."""
         return (self.index,) if isinstance(self.index, int) else self.index or ()
 
 
 @dataclass
 class Choice:
-    """Column numbers: features in order; those of ids and label, in ``rows`` where it is."""
+    """Numbers of columns: features in order, and ids and label, which count in ``rows`` if it is set."""
 
     features: list[int]
     names: list[str] | None
@@ -85,47 +85,45 @@ class Choice:
 
 
 def unnamed(number: int) -> list[str]:
-    """Names for columns that have none: x1, x2, ..."""
+    """Return names for columns that have none: x1, x2, ..."""
     return [f"x{j + 1}" for j in range(number)]
 
 
 def choose(header: Header, columns: Columns) -> Choice:
-    """The columns of the file that were asked for."""
-    about_rows = header.names if header.rows is None else list(header.rows)
-    ids = [] if columns.ids is None else _find(_several(columns.ids), about_rows)
-    label = None if columns.label is None else _one(columns.label, about_rows)
+    """Return the columns of the file that were asked for."""
+    row_names = header.names if header.rows is None else list(header.rows)
+    ids = [] if columns.ids is None else _find(_several(columns.ids), row_names)
+    label = None if columns.label is None else _one(columns.label, row_names)
     dropped = set(_find(_several(columns.drop), header.names))
-    apart = set() if header.rows is not None else {*ids, *([] if label is None else [label])}
+    reserved = set() if header.rows is not None else {*ids, *([] if label is None else [label])}
     choice = Choice([], None, ids, label)
     if columns.ids is None:
-        likely = [about_rows.index(name) for name in columns.likely_ids if name in about_rows]
-        choice.ids = likely or _found_ids(header, apart | dropped | _asked(header, columns))
-        apart |= set(choice.ids) if header.rows is None else set()
+        likely = [row_names.index(name) for name in columns.likely_ids if name in row_names]
+        taken = reserved | dropped | _kept_levels(header, columns)
+        choice.ids = likely or _default_ids(header, taken)
+        reserved |= set(choice.ids) if header.rows is None else set()
     if columns.exact and columns.keep is not None:
         choice.exact = True
-        _exactly(header, list(columns.keep), apart, choice)
+        _exactly(header, list(columns.keep), reserved, choice)
     else:
-        _features(header, columns, apart, dropped, choice)
+        _features(header, columns, reserved, dropped, choice)
     if choice.ids and columns.ids is None and header.rows is None:
         names = [shown(header.names[j]) for j in choice.ids]
-        told = (
-            f"column {names[0]}, which is"
-            if len(names) == 1
-            else f"the columns {' and '.join(names)}, which are"
-        )
-        choice.notes.insert(0, f"rows are named by {told} not analysed")
+        plural = "the columns {}, which are" if len(names) > 1 else "column {}, which is"
+        subject = plural.format(" and ".join(names))
+        choice.notes.insert(0, f"rows are named by {subject} not analysed")
     return choice
 
 
-def _asked(header: Header, columns: Columns) -> set[int]:
-    """Columns of the index that the user keeps by name, and so takes for data."""
+def _kept_levels(header: Header, columns: Columns) -> set[int]:
+    """Return the columns of the index that the user keeps by name, and so takes for data."""
     if header.rows is not None:
         return set()
     return {j for j in header.levels if header.names[j] in _several(columns.keep or ())}
 
 
-def _found_ids(header: Header, taken: set[int]) -> list[int]:
-    """The columns that name the rows where the user does not say."""
+def _default_ids(header: Header, taken: set[int]) -> list[int]:
+    """Return the columns that name the rows where the user does not say."""
     if header.rows is not None:
         return list(header.levels)
     free = [j for j in header.levels if j not in taken | header.opaque]
@@ -134,16 +132,15 @@ def _found_ids(header: Header, taken: set[int]) -> list[int]:
 
 
 def _features(
-    header: Header, columns: Columns, apart: set[int], dropped: set[int], choice: Choice
+    header: Header, columns: Columns, reserved: set[int], dropped: set[int], choice: Choice
 ) -> None:
-    names, given = header.names, columns.keep is not None
-    wish = _several(columns.keep or ())
+    names, wanted = header.names, _several(columns.keep or ())
     where = {name: j for j, name in enumerate(names)}
-    kept = sorted(set(_find(wish, names))) if given else list(range(len(names)))
+    kept = list(range(len(names))) if columns.keep is None else sorted(set(_find(wanted, names)))
     index = set(header.levels) if header.rows is None else set()
-    unread = apart | dropped | (index - _asked(header, columns)) | header.empty
+    unread = reserved | dropped | (index - _kept_levels(header, columns)) | header.empty
     kept = [j for j in kept if j not in unread]
-    for spec in wish:
+    for spec in wanted:
         hits = _match(spec, where)
         if len(hits) == 1 and hits[0] in header.text and hits[0] in kept:
             raise TableError(
@@ -155,23 +152,20 @@ def _features(
             )
     choice.features = [j for j in kept if j not in header.text]
     choice.left_out = [names[j] for j in kept if j in header.text]
-    for kind, odd in (
-        ("text columns", header.text - header.opaque),
-        ("columns of lists or records", header.opaque),
-    ):
-        left = [names[j] for j in kept if j in odd]
-        if left:
+    plain = header.text - header.opaque
+    for kind, odd in (("text columns", plain), ("columns of lists or records", header.opaque)):
+        if left := [names[j] for j in kept if j in odd]:
             choice.notes.append(f"left out {kind}: {listed(left)}")
     if not choice.features:
-        found = f" besides text: {listed(choice.left_out)}" if choice.left_out else ""
+        besides = f" besides text: {listed(choice.left_out)}" if choice.left_out else ""
         raise TableError(
-            f"no column of numbers is left{found}; see --keep, --drop, --delimiter and --decimal"
+            f"no column of numbers is left{besides}; see --keep, --drop, --delimiter and --decimal"
         )
-    if header.told or len(choice.features) < len(names):
+    if header.shown or len(choice.features) < len(names):
         choice.names = [names[j] for j in choice.features]
 
 
-def _exactly(header: Header, wanted: list[str], apart: set[int], choice: Choice) -> None:
+def _exactly(header: Header, wanted: list[str], reserved: set[int], choice: Choice) -> None:
     where = {name: j for j, name in enumerate(header.names)}
     missing = [name for name in wanted if name not in where]
     choice.names = wanted
@@ -189,7 +183,7 @@ def _exactly(header: Header, wanted: list[str], apart: set[int], choice: Choice)
             f"the model needs {counted(len(missing), 'column')} that the file does not have: "
             f"{listed(missing)};{close} rename or add what is missing"
         )
-    numbers = [j for j in range(len(where)) if j not in apart | header.text | header.empty]
+    numbers = [j for j in range(len(where)) if j not in reserved | header.text | header.empty]
     if len(numbers) != len(wanted):
         raise TableError(
             f"the file has {counted(len(numbers), 'column')} of numbers, without names, and the "
@@ -204,7 +198,7 @@ def _several(specs: str | Sequence[str]) -> list[str]:
 
 
 def _find(specs: Sequence[str], names: Sequence[str]) -> list[int]:
-    """The numbers of the columns that the specifications choose, each once."""
+    """Return the numbers of the columns that the specifications choose, each once."""
     where = {name: j for j, name in enumerate(names)}
     return list(dict.fromkeys(j for spec in specs for j in _match(spec, where)))
 
@@ -217,7 +211,7 @@ def _one(spec: str, names: Sequence[str]) -> int:
 
 
 def _match(spec: str, where: dict[str, int]) -> list[int]:
-    """The columns that one specification chooses among names and their numbers."""
+    """Return the columns that one specification chooses."""
     if spec in where:
         return [where[spec]]
     d = len(where)
@@ -238,12 +232,12 @@ def _match(spec: str, where: dict[str, int]) -> list[int]:
                     f"{spec!r} is an empty range; {ends[1]!r} comes before {ends[0]!r}"
                 )
             return list(range(first, last + 1))
-    found = [j for name, j in where.items() if fnmatchcase(name, spec)]
-    if not found:
+    matches = [j for name, j in where.items() if fnmatchcase(name, spec)]
+    if not matches:
         raise TableError(
             f"there is no column {spec!r};{_suggestion(spec, where)} the columns are {listed(where)}"
         )
-    return found
+    return matches
 
 
 def _suggestion(name: str, names: Iterable[str]) -> str:
@@ -255,7 +249,7 @@ def _suggestion(name: str, names: Iterable[str]) -> str:
 
 
 def unique(names: Sequence[str], notes: list[str]) -> list[str]:
-    """Names with the empty ones filled in and the repeated ones numbered; notes say which."""
+    """Fill in empty names and number repeated ones; notes say which."""
     taken, result, odd = set(names), dict[str, None](), []
     counts: dict[str, int] = {}
     for j, name in enumerate(names):

@@ -1,27 +1,31 @@
-"""From an open file to a table: cells are counted, rows kept or dropped."""
+"""Gather the chosen columns of a source into a table: cells are counted, rows kept or dropped."""
 
 from __future__ import annotations
 
+import io
+import mmap
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
-from .arrays import Sparse
+from ...operators import Blocks
+from ...operators.files import ArraySource
 from .columns import Choice
 from .limits import check_text
-from .origin import Again, Origin, described
-from .rows import Rows, Tally, operator
-from .table import Strings, Table, TableError, counted, module
+from .source import RestartRead, Source
+from .table import Strings, Table, TableError, counted, listed, module, shown
 
 
 @contextmanager
 def readable() -> Iterator[None]:
-    """Whatever the reader of a format finds wrong, in one line."""
+    """Turn whatever the reader of a format raises into a TableError of one line."""
     try:
         yield
-    except (TableError, ImportError, Again):
+    except (TableError, ImportError, RestartRead):
         raise
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
@@ -30,124 +34,80 @@ def readable() -> Iterator[None]:
         ) from error
 
 
-class Gathering:
-    """The table of the chosen columns of an open file."""
+def gather(
+    source: Source,
+    choice: Choice,
+    *,
+    missing: str,
+    memory: int,
+    dtype: Any,
+    on_rows: Callable[[int, int, int], Any] | None,
+) -> Table:
+    """Return the table of the chosen columns: in memory where it fits, else streamed."""
+    row_names = source.header.names if source.header.rows is None else list(source.header.rows)
+    texts = [*choice.ids, *([] if choice.label is None else [choice.label])]
+    dtype = np.dtype(dtype or source.float_type(choice.features))
+    names = choice.names or [source.header.names[j] for j in choice.features]
 
-    def __init__(
-        self,
-        origin: Origin,
-        choice: Choice,
-        *,
-        missing: str,
-        memory: int,
-        dtype: Any,
-        on_rows: Callable[[int, int, int], Any] | None,
-    ) -> None:
-        self._origin, self._choice = origin, choice
-        self._missing, self._memory, self._on_rows = missing, memory, on_rows
-        self._names = choice.names or [origin.header.names[j] for j in choice.features]
-        self._texts = [*choice.ids, *([] if choice.label is None else [choice.label])]
-        self._dtype = np.dtype(dtype or origin.float_type(choice.features))
-
-    def table(self) -> Table:
-        """Read it all."""
-        origin, choice = self._origin, self._choice
-        X, strings, tally = self._sparse() if isinstance(origin, Sparse) else self._dense()
-        dropped = tally.rows if self._missing == "drop" else 0
-        if tally.seen == dropped:
-            raise TableError(
-                f"all of {counted(tally.seen, 'row')} have missing cells; use --missing impute, or "
-                "--drop for the columns they are in"
-                if dropped
-                else "there are no rows; give at least one"
-            )
-        table = Table(X, choice.names, n_missing=tally.cells)
-        if dropped:
-            table.dropped = tally.incomplete
-        table.notes = [*origin.notes, *choice.notes]
-        if dropped:
-            table.notes.append(f"dropped {counted(dropped, 'row')} with missing cells")
-        about = origin.header.names if origin.header.rows is None else list(origin.header.rows)
-        table.id_columns = [about[j] for j in choice.ids]
-        table.left_out = choice.left_out
-        if choice.label is not None:
-            table.label_column, table.labels = about[choice.label], strings.pop()
-        if strings:
-            table.ids = _joined(strings)
-        return table
-
-    def _dense(self) -> tuple[Any, list[Strings], Tally]:
-        """What fits memory is copied there; else the file is read in place, or copied to a file."""
-        origin, features = self._origin, self._choice.features
-        size = (origin.rows or 0) * len(features) * self._dtype.itemsize
-        source = origin.in_place(features) if size > self._memory else None
-        if source is not None:
-            strings, tally = self._pass(None)
-            if self._missing != "drop" or not tally.rows:
-                return operator(source, self._choice.names, self._dtype), strings, tally
-        rows = Rows(len(features), self._dtype, self._memory)
-        try:
-            strings, tally = self._pass(rows)
-            return rows.finish(self._choice.names), strings, tally
-        finally:
-            rows.close()
-
-    def _pass(self, rows: Rows | None) -> tuple[list[Strings], Tally]:
-        """All blocks, counted and kept; the texts of the rows that are kept."""
+    def one_pass(keep: Callable[[Any], Any] | None) -> tuple[list[Strings], Tally]:
         pa = module("pyarrow")
-        texts: list[list[Any]] = [[] for _ in self._texts]
-        tally, taken = Tally(self._names, self._origin.place), 0
-        for block, found in self._blocks():
-            with np.errstate(over="ignore"):  # infinity is counted
-                block = block.astype(self._dtype, copy=False)
+        columns: list[list[Any]] = [[] for _ in texts]
+        tally, nbytes = Tally(names, source.place), 0
+        for block, cells in _blocks(source, choice.features, texts):
+            with np.errstate(over="ignore"):  # infinite cells are counted
+                block = block.astype(dtype, copy=False)
             complete = tally.count(block)
-            if complete is not None and self._missing == "drop":
-                block, found = (
-                    block[complete],
-                    [cells.filter(pa.array(complete)) for cells in found],
-                )
-            if rows is not None:
-                rows.append(block)
-            for kept, cells in zip(texts, found, strict=True):
-                kept.append(cells)
-                check_text(taken := taken + cells.nbytes, self._memory)
-            if self._on_rows is not None:
-                self._on_rows(tally.seen, *self._origin.progress(tally.seen))
-        self._judge(tally)
-        empty = pa.array([], pa.string())
-        return [Strings(pa.chunked_array(kept or [empty])) for kept in texts], tally
-
-    def _blocks(self) -> Iterator[Any]:
-        blocks = self._origin.blocks(self._choice.features, self._texts)
-        while True:
-            with readable():
-                block = next(blocks, None)
-            if block is None:
-                return
-            yield block
-
-    def _judge(self, tally: Tally) -> None:
+            if complete is not None and missing == "drop":
+                block, cells = block[complete], [c.filter(pa.array(complete)) for c in cells]
+            if keep is not None:
+                keep(block)
+            for column, part in zip(columns, cells, strict=True):
+                column.append(part)
+                check_text(nbytes := nbytes + part.nbytes, memory)
+            if on_rows is not None:
+                on_rows(tally.rows, *source.progress(tally.rows))
         tally.refuse_infinite()
-        if self._missing == "refuse":
-            tally.refuse_missing(self._choice.exact)
+        if missing == "refuse":
+            tally.refuse_missing(choice.exact)
+        empty = [pa.array([], pa.string())]
+        return [Strings(pa.chunked_array(column or empty)) for column in columns], tally
 
-    def _sparse(self) -> tuple[Any, list[Strings], Tally]:
-        origin = self._origin
-        assert isinstance(origin, Sparse)
-        tally, features = Tally(self._names, origin.place), self._choice.features
-        with np.errstate(over="ignore"):
-            X = origin.matrix.astype(self._dtype, copy=False)
-        if features != list(range(X.shape[1])):
-            X = X[:, features]
-        complete = tally.count_sparse(X)
-        self._judge(tally)
+    size = (source.rows or 0) * len(choice.features) * dtype.itemsize
+    data = source.in_place(choice.features) if size > memory else None
+    with closing(Rows(len(choice.features), dtype, memory)) as rows:
+        strings, tally = one_pass(rows.append if data is None else None)
+        if data is not None and missing == "drop" and tally.incomplete_rows:
+            data, (strings, tally) = None, one_pass(rows.append)
+        X = rows.finish(choice.names) if data is None else _operator(data, choice.names, dtype)
+    table = Table(X, choice.names, n_missing=tally.cells, left_out=choice.left_out)
+    table.notes = [*source.notes, *choice.notes]
+    dropped = tally.incomplete_rows if missing == "drop" else 0
+    if tally.rows == dropped:
+        raise TableError(
+            f"all of {counted(tally.rows, 'row')} have missing cells; use --missing impute, or "
+            "--drop for the columns they are in"
+            if dropped
+            else "there are no rows; give at least one"
+        )
+    if dropped:
+        table.dropped = tally.incomplete
+        table.notes.append(f"dropped {counted(dropped, 'row')} with missing cells")
+    table.id_columns = [row_names[j] for j in choice.ids]
+    if choice.label is not None:
+        table.label_column, table.labels = row_names[choice.label], strings.pop()
+    if strings:
+        table.ids = _joined(strings)
+    return table
+
+
+def _blocks(source: Source, features: list[int], texts: list[int]) -> Iterator[Any]:
+    blocks = source.blocks(features, texts)
+    while True:
         with readable():
-            strings = described(origin.about, self._texts)
-        if self._missing == "drop" and complete is not None:
-            X, strings = X[complete], [cells[complete] for cells in strings]
-        if self._on_rows is not None:
-            self._on_rows(tally.seen, *origin.progress(tally.seen))
-        return X, strings, tally
+            block = next(blocks, None)
+        if block is None:
+            return
+        yield block
 
 
 def _joined(columns: list[Strings]) -> Strings:
@@ -156,3 +116,170 @@ def _joined(columns: list[Strings]) -> Strings:
     pa, join = module("pyarrow"), module("pyarrow.compute").binary_join_element_wise
     slash = pa.scalar("/", pa.large_string())
     return Strings(join(*(column.array for column in columns), slash))
+
+
+def _operator(data: Any, names: list[str] | None, dtype: Any = None) -> Blocks:
+    X = Blocks([data], dtype=dtype)
+    X.names = names
+    return X
+
+
+class Rows:
+    """A float matrix that grows by blocks of rows, or the only block of a sparse one.
+
+    Beyond ``memory`` bytes it lies in a temporary file that has no name where the system allows,
+    so that it is gone with the last reference to it, however the program ends.
+    """
+
+    def __init__(self, columns: int, dtype: np.dtype, memory: int) -> None:
+        self._columns, self._dtype, self._memory = columns, dtype, memory
+        self._file: Any = io.BytesIO()
+        self._count = 0
+        self._sparse: Any = None
+
+    def append(self, block: Any) -> None:
+        """Add the rows of a block."""
+        if sp.issparse(block):
+            self._sparse = block
+            return
+        content = np.ascontiguousarray(block, dtype=self._dtype).reshape(-1).view(np.uint8).data
+        try:
+            if (
+                isinstance(self._file, io.BytesIO)
+                and self._file.tell() + len(content) > self._memory
+            ):
+                held, self._file = self._file, tempfile.TemporaryFile(prefix="dualpca-")  # noqa: SIM115
+                self._file.write(held.getbuffer())
+            self._file.write(content)
+        except OSError as error:
+            raise TableError(
+                f"the temporary folder {tempfile.gettempdir()!r} is full after "
+                f"{counted(self._count, 'row')} ({error.strerror}); set TMPDIR to a larger disk, or "
+                "raise --memory"
+            ) from error
+        self._count += len(block)
+
+    def finish(self, names: list[str] | None) -> Any:
+        """Return the matrix as an array, or as an operator that reads the file."""
+        shape = (self._count, self._columns)
+        if self._sparse is not None or not self._count:
+            return self._sparse
+        if isinstance(self._file, io.BytesIO):
+            return np.frombuffer(self._file.getbuffer(), self._dtype).reshape(shape)
+        self._file.flush()
+        return _operator(MappedFile(self._file, shape, self._dtype), names)
+
+    def close(self) -> None:
+        """Let go of the file, which a map or an array still holds."""
+        with suppress(BufferError):
+            self._file.close()
+
+
+class MappedFile(ArraySource):
+    """Rows in a temporary file, mapped; pages are let go as reading goes on.
+
+    Otherwise all of them would count as memory in use after one pass. A page that is let go too early
+    is mapped again from the system's cache.
+    """
+
+    def __init__(self, file: Any, shape: tuple[int, int], dtype: Any) -> None:
+        self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        super().__init__(np.frombuffer(self._map, dtype=dtype).reshape(shape))
+
+    def read(self, block_bytes: int) -> Iterator[np.ndarray]:
+        done = 0
+        for block in super().read(block_bytes):
+            yield block
+            self._let_go(done - 2 * block.nbytes, done)  # one is in use, one is read ahead
+            done += block.nbytes
+        self._let_go(0, done)
+
+    def take(self, rows: np.ndarray) -> np.ndarray:
+        taken = super().take(rows)
+        self._let_go(0, len(self._map))
+        return taken
+
+    def _let_go(self, start: int, stop: int) -> None:
+        start = max(start - start % mmap.PAGESIZE, 0)
+        if hasattr(mmap, "MADV_DONTNEED") and stop > start:
+            self._map.madvise(mmap.MADV_DONTNEED, start, stop - start)
+
+
+class Tally:
+    """Count missing and infinite cells; ``place`` says where a row is, for the user."""
+
+    def __init__(self, names: list[str], place: Callable[[int], str]) -> None:
+        self._names, self._place = names, place
+        self.rows = self._infinite = 0
+        self._first_infinite = (0, 0)
+        self._missing = np.zeros(len(names), dtype=np.int64)
+        self._incomplete = [np.zeros(0, dtype=np.int64)]
+
+    @property
+    def cells(self) -> int:
+        """The number of missing cells."""
+        return int(self._missing.sum())
+
+    @property
+    def incomplete(self) -> np.ndarray:
+        """The rows with missing cells, from 0."""
+        return np.concatenate(self._incomplete)
+
+    @property
+    def incomplete_rows(self) -> int:
+        """The number of rows with missing cells."""
+        return sum(map(len, self._incomplete))
+
+    def count(self, block: Any) -> np.ndarray | None:
+        """Count a block, dense or CSR; return which of its rows are complete, None where all are."""
+        start, sparse = self.rows, sp.issparse(block)
+        self.rows += block.shape[0]
+        # One number decides in nearly every case: a sum of finite entries seldom overflows.
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.isfinite((block.data if sparse else block).sum()):
+                return None
+        if sparse:
+            rows = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
+            odd = np.flatnonzero(~np.isfinite(block.data))
+            rows, columns, values = rows[odd], block.indices[odd], block.data[odd]
+        else:
+            rows, columns = np.nonzero(~np.isfinite(block))
+            values = block[rows, columns]
+        missing = np.isnan(values)
+        if len(infinite := np.flatnonzero(~missing)):
+            if not self._infinite:
+                self._first_infinite = start + int(rows[infinite[0]]), int(columns[infinite[0]])
+            self._infinite += len(infinite)
+        if not missing.any():
+            return None
+        self._missing += np.bincount(columns[missing], minlength=len(self._names))
+        complete = np.ones(block.shape[0], dtype=bool)
+        complete[rows[missing]] = False
+        self._incomplete.append(start + np.flatnonzero(~complete))
+        return complete
+
+    def refuse_infinite(self) -> None:
+        """Raise an error where there were infinite cells."""
+        if self._infinite:
+            row, column = self._first_infinite
+            raise TableError(
+                f"{counted(self._infinite, 'cell')} infinite or too large, the first in "
+                f"{self._place(row)}, column {shown(self._names[column])}; correct the file, drop the "
+                "column with --drop, or declare the value missing with --na"
+            )
+
+    def refuse_missing(self, exact: bool) -> None:
+        """Raise an error where there were missing cells; ``exact`` where a model knows its columns."""
+        if self.cells:
+            order = np.argsort(-self._missing, kind="stable")[: np.count_nonzero(self._missing)]
+            worst = (f"{shown(self._names[j])} ({self._missing[j]:,})" for j in order)
+            remedy = (
+                "or fit the model with --missing impute, which fills them"
+                if exact
+                else "--missing impute to fill them, or --drop for a column"
+            )
+            raise TableError(
+                f"{counted(self.cells, 'missing cell')} in {self.incomplete_rows:,} of "
+                f"{counted(self.rows, 'row')}, most in {listed(worst, 3)}; use --missing drop to "
+                f"leave these rows out, {remedy}"
+            )

@@ -1,12 +1,9 @@
-"""How much a file may claim to hold: what cannot be true is refused before memory is taken."""
+"""Limits of what a file may claim to hold: an untrue claim is refused before memory is taken."""
 
 from __future__ import annotations
 
-import os
 import shutil
-import stat
 import tempfile
-from pathlib import Path
 from typing import Any
 
 from ..._memory import ensure
@@ -15,26 +12,26 @@ from .table import TableError, counted
 #: The most bytes of a row of text, and the most columns of any file: each has a name in memory.
 LONGEST, COLUMNS = 2**26, 2**22
 
-#: Beyond so many bytes, which --unpacked raises, a file holds at most so many times its own size (deflate
-#: reaches 1,032), and less where all of it is in memory at once.
+#: Beyond FREE bytes, which --unpacked raises, a file holds at most RATIO times its own size (deflate
+#: reaches 1,032), and RATIO_HELD times where all of it is in memory at once.
 FREE, RATIO, RATIO_HELD = 2**28, 1000, 100
 
-#: Bytes of names and labels of rows.
+#: The most bytes of names and labels of rows.
 TEXT = 2**30
 
-#: A sparse matrix has at most so many rows, or so many for each of its entries.
+#: A sparse matrix has at most this many rows, or this many for each of its entries.
 ROWS, ROWS_PER_ENTRY = 2**22, 100
 
 
 def raised(nbytes: int) -> str:
-    """The option with which so many bytes are allowed."""
+    """Return the remedy that allows this many bytes."""
     return f"raise --unpacked to {-(-nbytes >> 20)} (in MB; in Python unpacked=, in bytes)"
 
 
 def check_size(nbytes: int, stored: int, free: int | None = None, *, held: bool = False) -> None:
-    """Refuse arrays far larger than the file; ``held`` where they would be in memory as a whole.
+    """Refuse arrays far larger than the file; ``held`` arrays are in memory as a whole.
 
-    ``free`` are the bytes that are allowed in any case, where an option tells them.
+    ``free`` bytes are allowed in any case, where an option sets them.
     """
     if nbytes > max(free or FREE, (RATIO_HELD if held else RATIO) * stored):
         raise TableError(
@@ -47,7 +44,7 @@ def check_size(nbytes: int, stored: int, free: int | None = None, *, held: bool 
 
 
 def check_disk(nbytes: int) -> None:
-    """Refuse what the temporary folder has no room for."""
+    """Refuse an array that the temporary folder has no room for."""
     folder = tempfile.gettempdir()
     free = shutil.disk_usage(folder).free
     if nbytes > free:
@@ -58,14 +55,14 @@ def check_disk(nbytes: int) -> None:
 
 
 def check_columns(columns: int) -> int:
-    """The number of columns, refused where their names alone would fill the memory."""
+    """Return the number of columns; refuse it where their names alone would fill the memory."""
     if columns > COLUMNS:
         raise TableError(f"{columns:,} columns are too many; give at most {COLUMNS:,}")
     return columns
 
 
 def check_sparse(shape: Any, entries: int) -> None:
-    """Refuse a sparse matrix that is nearly all empty rows, which take memory without an entry."""
+    """Refuse a sparse matrix of nearly all empty rows, which take memory without an entry."""
     if len(shape) == 2:
         check_columns(shape[1])
         if shape[0] > max(ROWS, ROWS_PER_ENTRY * entries):
@@ -75,7 +72,7 @@ def check_sparse(shape: Any, entries: int) -> None:
             )
 
 
-def check_text(nbytes: int, memory: int) -> None:
+def check_text(nbytes: int, memory: int = 0) -> None:
     """Refuse names and labels that would fill the memory."""
     if nbytes > max(TEXT, 4 * memory):
         raise TableError(
@@ -90,25 +87,3 @@ def check_line(line: Any, number: int) -> None:
         raise TableError(
             f"line {number} is longer than {LONGEST >> 20} MB; is this delimited text? See --format"
         )
-
-
-def stored_in(folder: Path) -> int:
-    """Bytes of all files in a folder; links that lead out of it, pipes and devices are refused."""
-    total, inside = 0, folder.resolve()
-    for place, names, files in os.walk(folder):
-        for name in (*names, *files):
-            path = Path(place, name)
-            if path.is_symlink() and not path.resolve().is_relative_to(inside):
-                raise TableError(
-                    f"{path.relative_to(folder)} is a link out of the folder, which is not followed; "
-                    "put the file there itself"
-                )
-        for name in files:
-            found = Path(place, name).stat()
-            if not stat.S_ISREG(found.st_mode):  # to open a pipe is to wait for its writer
-                raise TableError(
-                    f"{Path(place, name).relative_to(folder)} in the folder is a pipe, socket or "
-                    "device; a zarr has plain files only: remove it"
-                )
-            total += found.st_size
-    return total

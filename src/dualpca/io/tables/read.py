@@ -1,4 +1,4 @@
-"""Reading a table: the format by its extension, the columns by choice, the rows block by block."""
+"""Read a table: the format by its extension, the columns by choice, the rows block by block."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
+from functools import partial
 from numbers import Integral
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,31 +17,23 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from ...operators import Blocks
-from . import arrays, hierarchy
-from .arrow import Arrow
+from . import hierarchy, matrices
+from .arrow import ArrowFile
 from .columns import Columns, choose
-from .delimited import Delimited
-from .gather import Gathering, readable
+from .gather import gather, readable
 from .limits import FREE
-from .market import matrix_market
-from .origin import Again, Origin
 from .sniff import NA_VALUES
+from .source import RestartRead, Source
 from .table import Table, TableError
+from .text import TextSource
 
 EXTENSIONS = {
-    **{
-        "csv": "csv",
-        "tsv": "tsv",
-        "tab": "tsv",
-        "txt": "csv",
-        "parquet": "parquet",
-        "pq": "parquet",
-    },
-    **{"arrow": "arrow", "feather": "arrow", "ipc": "arrow", "npy": "npy", "npz": "npz"},
-    **{"mtx": "mtx", "h5ad": "hdf5", "h5": "hdf5", "hdf5": "hdf5", "zarr": "zarr"},
+    **{"csv": "csv", "tsv": "tsv", "tab": "tsv", "txt": "csv", "parquet": "parquet"},
+    **{"pq": "parquet", "arrow": "arrow", "feather": "arrow", "ipc": "arrow", "npy": "npy"},
+    **{"npz": "npz", "mtx": "mtx", "h5ad": "hdf5", "h5": "hdf5", "hdf5": "hdf5", "zarr": "zarr"},
 }
 
-#: How the bytes of a stream tell its format; text is CSV.
+#: The first bytes of a stream tell its format; otherwise it is CSV.
 _MAGIC = {
     **{b"PAR1": "parquet", b"ARROW1": "arrow", b"\x93NUMPY": "npy", b"PK\x03\x04": "npz"},
     **{b"\x89HDF": "hdf5", b"%%MatrixMarket": "mtx"},
@@ -65,22 +58,21 @@ def read(
     dtype: Any = None,
     on_rows: Callable[[int, int, int], Any] | None = None,
 ) -> Table:
-    """The numbers of a file, with the names of rows and columns.
+    """Read the numbers of a file, with the names of rows and columns.
 
     Delimited text (csv, tsv, txt, also .gz and .bz2), Parquet, Arrow (Feather), npy, npz, Matrix
-    Market, HDF5 (h5ad too) and zarr are known by their extensions. What is larger than ``memory``
-    is streamed, from the file where it can be and else from a temporary one; sparse matrices stay
-    sparse, in memory.
+    Market, HDF5 (h5ad too) and zarr are known by their extensions. A matrix larger than ``memory``
+    is streamed from the file, or from a temporary copy; sparse matrices stay sparse, in memory.
 
     Parameters
     ----------
     path : str or path
-        The file; "-" is standard input, whose first bytes tell the format: CSV where they are text.
+        The file; "-" is standard input, whose first bytes tell the format.
     format : str, optional
         "csv", "tsv", "parquet", "arrow", "npy", "npz", "mtx", "h5ad", "hdf5" or "zarr", whatever the
         extension.
     key : str, optional
-        Which array of an npz, HDF5 or zarr file; "layers/counts" say.
+        Which array of an npz, HDF5 or zarr file to read, such as "layers/counts".
     columns : Columns, optional
         Which columns are numbers to analyse, names of rows, labels.
     missing : {"refuse", "drop", "keep"}
@@ -129,28 +121,33 @@ def read(
     if dtype is not None and np.dtype(dtype).name not in ("float32", "float64"):
         raise ValueError(f"dtype={dtype!r} is not known; give 'float32' or 'float64'")
     text = {"delimiter": delimiter, "decimal": decimal, "na_values": na_values, "header": header}
-    name = "standard input" if str(path) == "-" else str(path)
+    options = {"missing": missing, "memory": memory, "dtype": dtype, "on_rows": on_rows}
     try:
-        _check(format, delimiter, decimal)
+        _check_options(format, delimiter, decimal)
         with ExitStack() as stack:
             kind, file, place = _opened(path, format, stack)
             with readable():
-                origin = _origin(kind, file, place, key, text, int(unpacked))
+                source = _source(kind, file, place, key, text, int(unpacked))
             try:
-                choice = choose(origin.header, columns or Columns())
-                options = {"missing": missing, "memory": memory, "dtype": dtype, "on_rows": on_rows}
-                table = _gathered(Gathering(origin, choice, **options))
+                table_of = partial(
+                    gather, source, choose(source.header, columns or Columns()), **options
+                )
+                try:
+                    table = table_of()
+                except RestartRead:
+                    table = table_of()
             except BaseException:
-                origin.close()
+                source.close()
                 raise
             if not isinstance(table.X, Blocks):
-                origin.close()
+                source.close()
     except TableError as error:
+        name = "standard input" if str(path) == "-" else path
         raise TableError(f"{name}: {error}") from error
     return table
 
 
-def _check(format: str | None, delimiter: str | None, decimal: str | None) -> None:
+def _check_options(format: str | None, delimiter: str | None, decimal: str | None) -> None:
     if format is not None and format not in {*EXTENSIONS, *EXTENSIONS.values()}:
         raise TableError(f"format {format!r} is not known; give one of {', '.join(EXTENSIONS)}")
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
@@ -161,15 +158,8 @@ def _check(format: str | None, delimiter: str | None, decimal: str | None) -> No
         )
 
 
-def _gathered(gathering: Gathering) -> Table:
-    try:
-        return gathering.table()
-    except Again:
-        return gathering.table()
-
-
 def _opened(path: Any, format: str | None, stack: ExitStack) -> tuple[str, BinaryIO, Path | None]:
-    """The format, the open file, and its path where it can be opened again."""
+    """Return the format, the open file, and its path where it can be opened again."""
     kind = EXTENSIONS.get(format or "")
     if str(path) == "-":
         if sys.stdin is None:
@@ -188,8 +178,9 @@ def _opened(path: Any, format: str | None, stack: ExitStack) -> tuple[str, Binar
     endings = [ending[1:].lower() for ending in path.suffixes]
     if endings and endings[-1] in ("gz", "bz2", "zip"):
         endings.pop()
-    by_name = EXTENSIONS.get(endings[-1] if endings else "")
-    if not (kind or by_name or _is_stream(mode)):
+    kind = kind or EXTENSIONS.get(endings[-1] if endings else "")
+    is_stream = not stat.S_ISREG(mode)
+    if not (kind or is_stream):
         raise TableError(
             f"the extension {path.suffix!r} is not known; give --format, one of "
             f"{', '.join(dict.fromkeys(EXTENSIONS.values()))}"
@@ -198,21 +189,25 @@ def _opened(path: Any, format: str | None, stack: ExitStack) -> tuple[str, Binar
         file = stack.enter_context(path.open("rb"))
     except OSError as error:
         raise TableError(f"{error.strerror or error}; check its permissions") from error
-    if _is_stream(mode):
+    if is_stream:
         file = _copied(file, stack)
-        return kind or by_name or _by_magic(file), file, None
+        return kind or _by_magic(file), file, None
     if file.seek(0, 2) == 0:
         raise TableError("the file is empty; give one with a row of numbers at least")
-    return kind or by_name or "csv", file, path
-
-
-def _is_stream(mode: int) -> bool:
-    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+    return kind or "csv", file, path
 
 
 def _copied(stream: Any, stack: ExitStack) -> BinaryIO:
-    """A stream that can be read once, in a temporary file without a name."""
-    _check_ends(stream)
+    """Copy a stream, which can be read once, to a temporary file without a name.
+
+    Devices other than terminals are refused: /dev/zero has no end, and a disk is no table.
+    """
+    try:
+        mode, terminal = os.fstat(stream.fileno()).st_mode, stream.isatty()
+    except (AttributeError, OSError):  # in memory
+        mode, terminal = 0, False
+    if stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and not terminal):
+        raise TableError("this is a device, whose bytes may have no end; give a file or a pipe")
     file = stack.enter_context(tempfile.TemporaryFile(prefix="dualpca-"))  # noqa: SIM115
     try:
         shutil.copyfileobj(stream, file, 2**20)
@@ -226,43 +221,28 @@ def _copied(stream: Any, stack: ExitStack) -> BinaryIO:
     return file
 
 
-def _check_ends(stream: Any) -> None:
-    """Refuse devices other than terminals: /dev/zero has no end, and a disk is no table."""
-    try:
-        number = stream.fileno()
-    except (AttributeError, OSError):  # in memory
-        return
-    mode = os.fstat(number).st_mode
-    if stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and not os.isatty(number)):
-        raise TableError("this is a device, whose bytes may have no end; give a file or a pipe")
-
-
 def _by_magic(file: BinaryIO) -> str:
     file.seek(0)
     head = file.read(16)
     return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), "csv")
 
 
-def _origin(
-    kind: str,
-    file: BinaryIO,
-    path: Path | None,
-    key: str | None,
-    text: dict[str, Any],
-    unpacked: int,
-) -> Origin:
+def _source(
+    kind: str, file: BinaryIO, path: Path | None, key: str | None, text: dict[str, Any], free: int
+) -> Source:
     if key is not None and kind not in ("npz", "hdf5", "zarr"):
         raise TableError(f"--key {key!r} is for npz, HDF5 and zarr files; leave it out")
-    if kind in ("csv", "tsv"):
-        return Delimited(file, first="\t" if kind == "tsv" else ",", **text)
-    if kind in ("parquet", "arrow"):
-        return Arrow(file, path, parquet=kind == "parquet")
-    if kind == "zarr":
-        if path is None:
-            raise TableError("zarr cannot come through a pipe; give its path")
-        return hierarchy.zarr(path, key, unpacked)
-    if kind == "hdf5":
-        return hierarchy.hdf5(file, path, key, unpacked)
-    if kind == "npz":
-        return arrays.npz(file, key, unpacked)
-    return arrays.npy(file) if kind == "npy" else matrix_market(file)
+    if kind == "zarr" and path is None:
+        raise TableError("zarr cannot come through a pipe; give its path")
+    makers: dict[str, Callable[[], Source]] = {
+        "csv": lambda: TextSource(file, first=",", **text),
+        "tsv": lambda: TextSource(file, first="\t", **text),
+        "parquet": lambda: ArrowFile(file, path, parquet=True),
+        "arrow": lambda: ArrowFile(file, path, parquet=False),
+        "zarr": lambda: hierarchy.zarr(path, key, free),
+        "hdf5": lambda: hierarchy.hdf5(file, path, key, free),
+        "npz": lambda: matrices.npz(file, key, free),
+        "npy": lambda: matrices.npy(file),
+        "mtx": lambda: matrices.matrix_market(file),
+    }
+    return makers[kind]()

@@ -1,4 +1,4 @@
-"""What the head of a delimited file tells: encoding, delimiter, decimal sign, header, text."""
+"""Find encoding, delimiter, decimal sign, header and columns of text in the head of a delimited file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NA_VALUES = (
     *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
 )
 
-#: A number as it is written in files, the decimal sign being a point; true and false count.
+#: A number as files have it, with a decimal point; true and false count.
 NUMBER = (
     r"^[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[iI]nf(?:inity)?|INF(?:INITY)?"
     r"|[nN]a[nN]|NAN)$|^(?:[tT]rue|TRUE|[fF]alse|FALSE)$"
@@ -34,7 +34,7 @@ ROWS, BLANK = 100_000, 2**20
 
 
 def encoding_of(head: bytes, whole: bool) -> str:
-    """UTF-8 or UTF-16 by its mark; latin-1, in which all bytes are letters, where it is neither."""
+    """Return UTF-16 by its mark, UTF-8 where the head is, or latin-1, in which all bytes are letters."""
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     try:
@@ -45,7 +45,7 @@ def encoding_of(head: bytes, whole: bool) -> str:
 
 
 def rows_of(lines: Any, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a file that are not blank, each with the number of its last line."""
+    """Yield the rows that are not blank, each with the number of its last line."""
     reader, last = csv.reader(lines, delimiter=delimiter), 0
     try:
         for row in reader:
@@ -61,32 +61,31 @@ def rows_of(lines: Any, delimiter: str) -> Iterator[tuple[int, list[str]]]:
         ) from error
 
 
-def is_number(cell: str, decimal: str = ".") -> bool:
-    """Whether a cell is a number or a truth value."""
-    return _NUMBER.match(cell.strip().replace(decimal, ".")) is not None
-
-
 def head_rows(text: str, delimiter: str, whole: bool) -> list[tuple[int, list[str]]]:
-    """The first whole rows of a head; its last one may have been cut."""
+    """Return the first rows of a head without its last one, which may have been cut."""
     rows = list(islice(rows_of(io.StringIO(text, newline=""), delimiter), ROWS + 1))
     return rows if len(rows) < 2 or (whole and len(rows) <= ROWS) else rows[:-1]
 
 
-def delimiter_of(texts: dict[str, str], whole: bool, first: str) -> str:
-    """The delimiter that cuts the head into most even rows, of these with most numbers.
+def is_number(cell: str, decimal: str = ".") -> bool:
+    """Return whether a cell is a number or a truth value."""
+    return _NUMBER.match(cell.strip().replace(decimal, ".")) is not None
 
-    ``texts`` has the head for each delimiter that is tried; ``first`` wins where all is equal. Words
-    have spaces between them too: these cut only where nothing else does, or where all between them
-    are numbers.
+
+def delimiter_of(texts: dict[str, str], whole: bool, first: str) -> str:
+    """Return the delimiter that cuts the head into most even rows, of these with most numbers.
+
+    ``texts`` has the head for each delimiter that is tried; ``first`` wins a tie. Words have spaces
+    between them too: a space is taken where nothing else cuts, or where it separates numbers only.
     """
-    best, found = (0.0, 0.0, 0), first
+    best, chosen = (0.0, 0.0, 0), first
     for delimiter in sorted(texts, key=lambda sign: (sign == " ", sign != first)):
         try:
             rows = [row for _, row in head_rows(texts[delimiter], delimiter, whole)][:500]
         except TableError:
             continue
         body = rows[1:] or rows
-        count, often = Counter(len(row) for row in body).most_common(1)[0] if body else (1, 0)
+        count, often = Counter(map(len, body)).most_common(1)[0] if body else (1, 0)
         if count < 2:
             continue
         cells = [cell for row in body for cell in row]
@@ -95,37 +94,39 @@ def delimiter_of(texts: dict[str, str], whole: bool, first: str) -> str:
             continue
         score = (round(often / len(body), 1), round(numbers / len(cells), 2), count)
         if score > best:
-            best, found = score, delimiter
-    return found
+            best, chosen = score, delimiter
+    return chosen
 
 
 def decimal_of(rows: Sequence[Sequence[str]], delimiter: str) -> str:
-    """A comma where there are numbers with a comma, and none with a point."""
+    """Return a comma where there are numbers with a comma, and none with a point."""
     if delimiter == ",":
         return "."
     cells = [cell.strip() for row in rows for cell in row]
-    found = {s: any(rule.fullmatch(cell) for cell in cells) for s, rule in _DECIMAL.items()}
-    return "," if found[","] and not found["."] else "."
+    seen = {s: any(rule.fullmatch(cell) for cell in cells) for s, rule in _DECIMAL.items()}
+    return "," if seen[","] and not seen["."] else "."
 
 
 def has_header(first: Sequence[str], decimal: str, na: Collection[str]) -> bool:
-    """Whether some cell of the first row is neither missing nor a number."""
+    """Return whether some cell of the first row is neither missing nor a number."""
     return any(cell.strip() not in na and not is_number(cell, decimal) for cell in first)
 
 
-def counts_columns(first: Sequence[str], rest: Sequence[Sequence[str]]) -> bool:
-    """Whether the first row is 0, 1, 2, ... or 1, 2, 3, ..., as pandas names columns that have no
-    names, above numbers that are not whole."""
+def counts_columns(first: Sequence[str], body: Sequence[Sequence[str]]) -> bool:
+    """Return whether the first row is 0, 1, 2, ... or 1, 2, 3, ... above numbers that are not whole.
+
+    pandas names columns without names in this way.
+    """
     starts = (range(len(first)), range(1, len(first) + 1))
     counting = any(list(first) == [str(j) for j in start] for start in starts)
-    broken = (_DECIMAL[sign].fullmatch(cell) for row in rest for cell in row for sign in ".,")
+    broken = (_DECIMAL[sign].fullmatch(cell) for row in body for cell in row for sign in ".,")
     return counting and any(broken)
 
 
 def text_columns(
     rows: Sequence[Sequence[str]], decimal: str, na: Collection[str]
 ) -> tuple[frozenset[int], frozenset[int]]:
-    """The columns most of whose cells are no numbers; and those that have no cells at all."""
+    """Return the columns most of whose cells are no numbers, and those without any cell."""
     text, empty = set(), set()
     for j, column in enumerate(zip(*rows, strict=False)):
         cells = [cell for cell in column if cell.strip() not in na]

@@ -1,14 +1,15 @@
-"""What is read from a file, and the one error of reading and writing."""
+"""The table that is read from a file, and the one error of reading and writing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-#: So many characters of a name or cell are told.
+#: The most characters of a name or cell in a message.
 LONG = 60
 
 
@@ -73,18 +74,18 @@ class Table:
     Attributes
     ----------
     X : ndarray, scipy.sparse.csr_array or Blocks
-        The numbers. What fits the memory allowed is an array; what does not is an operator that
-        reads the file, or a temporary one, in blocks, and that has the names as ``X.names``.
+        The numbers: an array where they fit the memory allowed, else an operator that reads the
+        file, or a temporary one, in blocks, and that has the names as ``X.names``.
     names : list of str or None
         The names of the columns of X.
     ids, labels : Strings or None
         A name and a label for each row.
     n_missing : int
-        Missing cells that were found in the columns of X, in rows kept or dropped.
+        Missing cells in the columns of X, in rows kept or dropped.
     dropped : array of int
         The rows of the file, from 0, that were dropped for their missing cells.
     notes : list of str
-        What the user should be told: sentences.
+        Sentences for the user.
     id_columns, label_column, left_out
         Which columns the ids and labels come from, and which were left out as no numbers.
     """
@@ -102,24 +103,24 @@ class Table:
 
     @property
     def n_dropped(self) -> int:
-        """How many rows were dropped."""
+        """The number of rows that were dropped."""
         return len(self.dropped)
 
     def in_file(self, rows: np.ndarray) -> np.ndarray:
-        """The rows of the file, from 1, that rows of X, from 0, were."""
+        """Return the rows of the file, from 1, of rows of X, from 0."""
         before = self.dropped - np.arange(len(self.dropped))  # kept rows before each dropped one
         return rows + np.searchsorted(before, rows, side="right") + 1
 
 
 def listed(names: Iterable[str], most: int = 6) -> str:
-    """Some names in a sentence: "a, b, c and 4 more"."""
+    """Return some names for a sentence: "a, b, c and 4 more"."""
     names = list(names)
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(_cut(str(name), 3 * LONG) for name in names[:most]) + more
 
 
 def shown(text: Any) -> str:
-    """Text from a file in quotes, cut where it is long."""
+    """Return text from a file in quotes, cut where it is long."""
     return repr(_cut(str(text), LONG))
 
 
@@ -128,19 +129,17 @@ def _cut(text: str, length: int) -> str:
 
 
 def printable(text: str, keep: str = "") -> str:
-    """The text with control characters, which may come from names in files, written out."""
+    """Return text with control characters, which names in files may have, written out."""
     return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
 
 
 def counted(number: int, thing: str) -> str:
-    """A number of things: "1 row", "2,000 rows"."""
+    """Return a number of things: "1 row", "2,000 rows"."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def module(name: str) -> Any:
-    """An optional package, or the name of the extra that brings it."""
-    from importlib import import_module
-
+    """Import an optional package, or name the extra that brings it."""
     try:
         return import_module(name)
     except ImportError as error:

@@ -1,25 +1,122 @@
-"""Writing tables in blocks, whole or not at all."""
+"""Write tables in blocks, whole or not at all: delimited text, Parquet and npy."""
 
 from __future__ import annotations
 
 import gzip
 import sys
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..files import check_free, written
-from .sinks import Npy, Parquet, Sink, Tabbed, Text, column
-from .table import TableError, listed, printable
+from .sniff import NUMBER
+from .table import Strings, TableError, listed, module, printable
+
+#: Text that a spreadsheet may take for a formula; some take the wide signs of Asian scripts too.
+_FORMULA = r"^[=+\-@\t\r\n\x{ff1d}\x{ff0b}\x{ff0d}\x{ff20}]"
+
+
+class Text:
+    """Delimited text in UTF-8: numbers with all their digits, text quoted at need, NaN empty.
+
+    pyarrow.csv would quote every text and never disarm a formula.
+    """
+
+    delimiter = ","
+
+    def __init__(self, file: Any, columns: dict[str, Any], safe: bool) -> None:
+        self._file, self._single, self._safe = file, len(columns) == 1, safe
+        self.add({str(j): _column([name]) for j, name in enumerate(columns)})
+
+    def add(self, columns: dict[str, Any]) -> None:
+        cells = [self._cells(values) for values in columns.values()]
+        join = module("pyarrow.compute").binary_join_element_wise
+        lines = join(*cells, _scalar(self.delimiter)).to_pylist()
+        self._file.write("".join(f"{line}\n" for line in lines).encode())
+
+    def _cells(self, cells: Any) -> Any:
+        pa, pc = module("pyarrow"), module("pyarrow.compute")
+        # A line that is all blank would be skipped when it is read.
+        empty = _scalar('""' if self._single else "")
+        if _is_number(cells.type):
+            if pa.types.is_floating(cells.type):
+                cells = pc.if_else(pc.is_nan(cells), None, cells)
+            return pc.fill_null(cells.cast(pa.large_string()), empty)
+        if self._safe:
+            formula = pc.and_(
+                pc.match_substring_regex(cells, _FORMULA),
+                pc.invert(pc.match_substring_regex(cells, NUMBER)),
+            )
+            cells = pc.if_else(formula, _wrapped("'", cells, ""), cells)
+        quoted = _wrapped('"', pc.replace_substring(cells, '"', '""'), '"')
+        special = pc.match_substring_regex(cells, rf'[{self.delimiter}"\r\n]|^\s|\s$')
+        cells = pc.if_else(special, quoted, cells)
+        return pc.if_else(pc.equal(cells, ""), empty, cells)
+
+    def end(self) -> None:
+        """Do nothing: text has no end."""
+
+
+class Tabbed(Text):
+    """Text with tabs."""
+
+    delimiter = "\t"
+
+
+class Parquet:
+    """Parquet, with the types of the first block."""
+
+    def __init__(self, file: Any, columns: dict[str, Any], safe: bool) -> None:
+        pa, pq = module("pyarrow"), module("pyarrow.parquet")
+        schema = pa.schema([(name, values.type) for name, values in columns.items()])
+        self._writer = pq.ParquetWriter(pa.PythonFile(file, mode="w"), schema)
+
+    def add(self, columns: dict[str, Any]) -> None:
+        pa, schema = module("pyarrow"), self._writer.schema
+        try:
+            arrays = [v.cast(schema.field(name).type) for name, v in columns.items()]
+        except pa.ArrowInvalid as error:
+            raise TableError(
+                f"blocks have columns of different types ({error}); convert them"
+            ) from error
+        self._writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+
+    def end(self) -> None:
+        self._writer.close()
+
+
+class Npy:
+    """One matrix: float32 where all columns are, else float64."""
+
+    def __init__(self, file: Any, columns: dict[str, Any], safe: bool) -> None:
+        self._file, self._columns = file, len(columns)
+        narrow = module("pyarrow").types.is_float32
+        single = all(narrow(values.type) for values in columns.values())
+        self._dtype, self._count = np.dtype("float32" if single else "float64"), 0
+        self.end()
+
+    def add(self, columns: dict[str, Any]) -> None:
+        for name, values in columns.items():
+            if not _is_number(values.type):
+                raise TableError(f"npy holds numbers only, and {name!r} is text; write csv instead")
+        parts = [np.asarray(v.to_numpy(zero_copy_only=False)) for v in columns.values()]
+        self._file.write(np.stack(parts, axis=1).astype(self._dtype).tobytes())
+        self._count += len(parts[0])
+
+    def end(self) -> None:
+        # numpy leaves room for any number of rows, so that the header can be written again.
+        self._file.seek(0)
+        kind, shape = np.lib.format.dtype_to_descr(self._dtype), (self._count, self._columns)
+        header = {"descr": kind, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(self._file, header)
+
 
 _FORMATS: dict[str, Any] = {
-    "csv": Text,
-    "tsv": Tabbed,
-    "tab": Tabbed,
-    "parquet": Parquet,
-    "pq": Parquet,
-    "npy": Npy,
+    **{"csv": Text, "tsv": Tabbed, "tab": Tabbed},
+    **{"parquet": Parquet, "pq": Parquet, "npy": Npy},
 }
 
 
@@ -33,11 +130,11 @@ class Writer:
     format : str, optional
         One of these, whatever the extension.
     overwrite : bool
-        Without it a file that exists is an error.
+        Whether to replace an existing file; otherwise that is an error.
     safe : bool, default True
-        In csv and tsv, put an apostrophe before text that a spreadsheet would take for a formula: that
-        begins with ``= + - @`` or their wide forms, tab or an end of line, and is no number. Numbers are
-        never changed.
+        In csv and tsv, put an apostrophe before text that a spreadsheet would take for a formula: text
+        that begins with ``= + - @`` or their wide forms, tab or an end of line, and is no number.
+        Numbers are never changed.
 
     Examples
     --------
@@ -57,21 +154,22 @@ class Writer:
     ) -> None:
         self._path = None if str(path) == "-" else Path(path)
         self._overwrite, self._safe = overwrite, safe
-        self._make, self._packed = _kind(self._path, format)
+        self._make, self._packed = _sink_of(self._path, format)
         self._columns: list[str] = []
         self._file: Any = None
-        self._sink: Sink | None = None
+        self._sink: Any = None
         if self._path is not None:
             check_free(self._path, overwrite)
 
     def __enter__(self) -> Writer:
         self._context: Any
         if self._path is None:
-            self._context = nullcontext(_Terminal() if _seen(self._make) else sys.stdout.buffer)
+            on_terminal = issubclass(self._make, Text) and sys.stdout.isatty()
+            self._context = nullcontext(_Terminal() if on_terminal else sys.stdout.buffer)
         else:
             self._context = written(self._path, overwrite=self._overwrite)
         self._raw: Any = self._context.__enter__()
-        # Neither name nor time: equal tables make equal files.
+        # Neither name nor time is stored: equal tables make equal files.
         self._file = gzip.GzipFile("", "wb", 6, self._raw, 0) if self._packed else self._raw
         return self
 
@@ -79,7 +177,7 @@ class Writer:
         """Add rows: columns by name, of text or numbers, the same ones in each block."""
         if self._file is None:
             raise TableError("the writer is not open; use it in a with statement")
-        columns = {str(name): column(values) for name, values in block.items()}
+        columns = {str(name): _column(values) for name, values in block.items()}
         lengths = {len(values) for values in columns.values()}
         if len(lengths) != 1:
             raise TableError(
@@ -87,7 +185,7 @@ class Writer:
             )
         if self._sink is None:
             self._columns = list(columns)
-            self._sink = self._make(self._file, columns, safe=self._safe)
+            self._sink = self._make(self._file, columns, self._safe)
         if self._columns != list(columns):
             raise TableError(
                 f"a block has columns {listed(columns)} after {listed(self._columns)}; give the same"
@@ -97,37 +195,25 @@ class Writer:
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         try:
             if kind is None:
-                self._end()
+                if self._sink is None:
+                    raise TableError("nothing was written; write one block at least")
+                self._sink.end()
+                if self._packed:
+                    self._file.close()
+                self._raw.flush()
         except BaseException as failure:
-            self._abandon()
-            self._context.__exit__(type(failure), failure, failure.__traceback__)
+            kind, error, trace = type(failure), failure, failure.__traceback__
             raise
-        if kind is not None:
-            self._abandon()
-        self._file = None
-        self._context.__exit__(kind, error, trace)
-
-    def _abandon(self) -> None:
-        self._file = None
-        if self._sink is not None:
-            self._sink.abandon()
-
-    def _end(self) -> None:
-        if self._sink is None:
-            raise TableError("nothing was written; write one block at least")
-        self._sink.end()
-        if self._packed:
-            self._file.close()
-        self._raw.flush()
-
-
-def _seen(make: Any) -> bool:
-    """Whether what is written goes to a terminal, as text."""
-    return issubclass(make, Text) and sys.stdout.isatty()
+        finally:
+            self._file = None
+            if kind is not None and isinstance(self._sink, Parquet):  # its writer insists on an end
+                with suppress(Exception):
+                    self._sink.end()
+            self._context.__exit__(kind, error, trace)
 
 
 class _Terminal:
-    """Standard output, with control characters in names written out: a terminal would obey them."""
+    """Standard output with control characters written out, which a terminal would obey."""
 
     def write(self, content: bytes) -> None:
         sys.stdout.write(printable(content.decode(), keep="\n\t"))
@@ -164,15 +250,15 @@ def write(
             writer.write(block)
 
 
-def _kind(path: Path | None, format: str | None) -> tuple[Any, bool]:
-    """The class of the sink, and whether the file is compressed."""
+def _sink_of(path: Path | None, format: str | None) -> tuple[Any, bool]:
+    """Return the class of the sink, and whether the file is compressed."""
     endings = [ending[1:].lower() for ending in path.suffixes] if path else ["csv"]
     packed = bool(endings) and endings[-1] == "gz"
     name = format or (endings[-1 - packed] if len(endings) > packed else "")
     if name not in _FORMATS:
-        found = f"the extension {name!r}" if name else "a file without extension"
+        subject = f"the extension {name!r}" if name else "a file without extension"
         raise TableError(
-            f"{found} is not known; write csv, tsv, parquet or npy: choose another ending"
+            f"{subject} is not known; write csv, tsv, parquet or npy: choose another ending"
         )
     make = _FORMATS[name]
     if packed and not issubclass(make, Text):
@@ -180,3 +266,33 @@ def _kind(path: Path | None, format: str | None) -> tuple[Any, bool]:
     if path is None and make is Npy:
         raise TableError("npy cannot go through a pipe; give a file, or write csv")
     return make, packed
+
+
+def _column(values: Any) -> Any:
+    """Return a column as an Arrow array of numbers or large strings."""
+    if isinstance(values, Strings):
+        return values.array
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise TableError(f"a column has shape {array.shape}; give a sequence")
+    if array.dtype.kind in "bui" or array.dtype in (np.float32, np.float64):
+        return module("pyarrow").array(np.ascontiguousarray(array))
+    if array.dtype.kind in "OU":
+        # From the values themselves: an array of text loses zeros at its end.
+        return Strings("" if value is None else str(value) for value in values).array
+    raise TableError(f"a column has dtype {array.dtype}; give text or real numbers")
+
+
+def _is_number(kind: Any) -> bool:
+    types = module("pyarrow").types
+    return types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+
+
+def _scalar(text: str) -> Any:
+    pa = module("pyarrow")
+    return pa.scalar(text, pa.large_string())
+
+
+def _wrapped(before: str, cells: Any, after: str) -> Any:
+    join = module("pyarrow.compute").binary_join_element_wise
+    return join(_scalar(before), cells, _scalar(after), _scalar(""))

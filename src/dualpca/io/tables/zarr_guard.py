@@ -1,10 +1,14 @@
-"""Arrays of zarr whose codecs refuse what unpacks to more than it should; imported where zarr is."""
+"""Arrays of zarr whose codecs refuse chunks that unpack to more than they should.
+
+This module imports zarr; it is imported where a zarr is read.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import math
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 from zarr.abc.codec import ArrayArrayCodec, BytesBytesCodec
@@ -14,59 +18,61 @@ from . import unpack
 
 
 def guarded(array: Any, free: int) -> Any:
-    """The same array, with codecs that keep to the limits."""
+    """Return the same array, with codecs that keep to the limits."""
     inner = array._async_array
-    pipeline = inner.codec_pipeline
-    codecs = [_guarded(codec, free) for codec in pipeline]
-    object.__setattr__(inner, "codec_pipeline", type(pipeline).from_codecs(codecs))
+    codecs = [_guarded(codec, free) for codec in inner.codec_pipeline]
+    pipeline = type(inner.codec_pipeline).from_codecs(codecs)
+    object.__setattr__(inner, "codec_pipeline", pipeline)
     return array
 
 
 def _guarded(codec: Any, free: int) -> Any:
     if isinstance(codec, V2Codec):
-        return SecondFormat(codec.filters, codec.compressor, free)
+        return GuardedV2(codec.filters, codec.compressor, free)
     if hasattr(codec, "index_codecs"):  # chunks in shards
         return replace(codec, codecs=tuple(_guarded(part, free) for part in codec.codecs))
-    told = codec.to_dict()
-    name = str(told["name"]).removeprefix("numcodecs.")
-    if name not in unpack.GROW:
+    described = codec.to_dict()
+    name = str(described["name"]).removeprefix("numcodecs.")
+    if name not in {*unpack.STREAMS, *unpack.SIZED}:
         return codec
-    kind = OfBytes if isinstance(codec, BytesBytesCodec) else OfArrays
-    return kind(codec, name, told.get("configuration") or {}, free)
+    kind = GuardedBytes if isinstance(codec, BytesBytesCodec) else GuardedArray
+    return kind(codec, name, described.get("configuration") or {}, free)
 
 
 def _limit(stored: int, spec: Any, free: int) -> int:
-    """How much a chunk of that shape and type may unpack to."""
     dtype = spec.dtype.to_native_dtype()
     if dtype.kind in "OT":
         return unpack.TEXT
-    return unpack.most(stored, math.prod(spec.shape) * dtype.itemsize, free)
+    return unpack.limit_of(stored, math.prod(spec.shape) * dtype.itemsize, free)
 
 
-class Stage:
-    """A codec of numcodecs, whose input is looked at first."""
+def _unpacked(name: str, config: dict[str, Any], data: Any, limit: int) -> bytes | None:
+    pieces = unpack.pieces(name, config, data, limit)
+    return None if pieces is None else b"".join(pieces)
 
-    def __init__(self, codec: Any, limit: int) -> None:
-        self._codec, self._limit = codec, limit
 
-    def decode(self, data: Any) -> Any:
-        config = self._codec.get_config()
-        if config["id"] not in unpack.GROW:
-            return self._codec.decode(data)
-        found = unpack.unpacked(config["id"], config, data, self._limit)
-        return self._codec.decode(data) if found is None else found
+def _stage(codec: Any, limit: int) -> Any:
+    """Return a codec of numcodecs that checks its input first."""
+
+    def decode(data: Any) -> Any:
+        config = codec.get_config()
+        known = config["id"] in {*unpack.STREAMS, *unpack.SIZED}
+        content = _unpacked(config["id"], config, data, limit) if known else None
+        return codec.decode(data) if content is None else content
+
+    return SimpleNamespace(decode=decode)
 
 
 @dataclass(frozen=True)
-class SecondFormat(V2Codec):
-    """Compressor and filters of the second format of zarr."""
+class GuardedV2(V2Codec):
+    """The compressor and the filters of the second format of zarr."""
 
     free: int = 0
 
     async def _decode_single(self, chunk_bytes: Any, chunk_spec: Any) -> Any:
         limit = _limit(len(chunk_bytes), chunk_spec, self.free)
-        first: Any = self.compressor and Stage(self.compressor, limit)
-        others: Any = tuple(Stage(codec, limit) for codec in self.filters or ())
+        first: Any = self.compressor and _stage(self.compressor, limit)
+        others: Any = tuple(_stage(codec, limit) for codec in self.filters or ())
         return await V2Codec(others, first)._decode_single(chunk_bytes, chunk_spec)
 
 
@@ -84,10 +90,10 @@ class Guarded:
     async def _decode_single(self, chunk: Any, spec: Any) -> Any:
         data = chunk.as_numpy_array().reshape(-1, order="A")
         limit = _limit(data.nbytes, spec, self.free)
-        found = await asyncio.to_thread(unpack.unpacked, self.name, self.config, data, limit)
-        if found is None:
+        content = await asyncio.to_thread(_unpacked, self.name, self.config, data, limit)
+        if content is None:
             return await self.codec._decode_single(chunk, spec)
-        return spec.prototype.buffer.from_bytes(found)
+        return spec.prototype.buffer.from_bytes(content)
 
     def evolve_from_array_spec(self, array_spec: Any) -> Any:
         return replace(self, codec=self.codec.evolve_from_array_spec(array_spec))
@@ -102,9 +108,9 @@ class Guarded:
         return self.codec.to_dict()
 
 
-class OfBytes(Guarded, BytesBytesCodec):
-    """One that packs bytes."""
+class GuardedBytes(Guarded, BytesBytesCodec):
+    """A codec that packs bytes."""
 
 
-class OfArrays(Guarded, ArrayArrayCodec):
-    """One that changes the numbers."""
+class GuardedArray(Guarded, ArrayArrayCodec):
+    """A codec that changes the numbers."""
