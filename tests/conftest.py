@@ -8,6 +8,8 @@ os.environ.setdefault("SCIPY_ARRAY_API", "1")
 
 import pytest
 
+pytest.register_assert_rewrite("function_laws")
+
 
 @pytest.fixture(scope="session")
 def cluster():

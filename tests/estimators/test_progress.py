@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 
 import dualpca
 from dualpca import PCA, KernelPCA, RobustKernelPCA, RobustPCA, SparsePCA
-from dualpca.progress import Listener, Printer, Step, listening, reached, seconds_left
+from dualpca.progress import Listener, Printer, Step, listening, report_step, seconds_left
 
 callback = pytest.importorskip("sklearn.callback", reason="scikit-learn before 1.9")
 
@@ -371,7 +371,7 @@ def test_threads_are_told_apart():
 
 
 def test_nobody_listens_and_nothing_is_told(capsys):
-    assert reached("dca", 1.0, 1e-3) is False
+    assert report_step("dca", 1.0, 1e-3) is False
     Printer("x").close()
     assert capsys.readouterr() == ("", "")
     assert Listener().step(None) is None

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from test_krylov import gaussian, matrix, spectra
+from spectra import gaussian, matrix, spectra
 from threadpoolctl import threadpool_limits
 
 from dualpca import PCA, as_operator
