@@ -11,6 +11,24 @@ import pytest
 pytest.register_assert_rewrite("function_laws")
 
 
+#: Folders whose tests have a marker of the same name.
+MARKED_FOLDERS = {"experiments", "torture"}
+#: Doctests that fit for long.
+SLOW_DOCTESTS = ()
+
+
+def pytest_collection_modifyitems(items):
+    """Mark what `make test` leaves out and what no file says of itself."""
+    for item in items:
+        folder = item.path.parent.name
+        if folder in MARKED_FOLDERS:
+            item.add_marker(folder)
+        if not {"cluster", "client"}.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker("cluster")
+        if item.name in SLOW_DOCTESTS:
+            item.add_marker("slow")
+
+
 @pytest.fixture(scope="session")
 def cluster():
     """Two workers, each a process with one thread."""

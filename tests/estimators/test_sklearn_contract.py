@@ -7,7 +7,6 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from loops import over
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn import config_context
 from sklearn.base import clone
@@ -22,6 +21,7 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from tests.loops import over
 
 from dualpca import (
     PCA,

@@ -11,8 +11,8 @@ import pytest
 import torch
 from function_laws import COLUMN, GAMMAS, KINDS, SEEDS, SQUARE, TALL, WIDE, close, dot
 from function_values import domain_points, into_domain, points, reference
-from loops import over
 from scipy.optimize import minimize_scalar
+from tests.loops import over
 
 from dualpca import (
     Ball,

@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from array_api_compat import array_namespace, device
-from loops import over
+from tests.loops import over
 
 from dualpca import Blocks, Centered, Kernel, Matrix, Weighted, as_operator, centered
 from dualpca.linalg import cross, gram, inner, is_implicit, norm
