@@ -13,8 +13,8 @@ pytest.register_assert_rewrite("function_laws")
 
 #: Folders whose tests have a marker of the same name.
 MARKED_FOLDERS = {"experiments", "torture"}
-#: Doctests that fit for long.
-SLOW_DOCTESTS = ()
+#: Fixtures that start a Dask cluster of several processes.
+CLUSTERS = {"cluster", "client", "own_cluster", "processes"}
 
 
 def pytest_collection_modifyitems(items):
@@ -23,10 +23,8 @@ def pytest_collection_modifyitems(items):
         folder = item.path.parent.name
         if folder in MARKED_FOLDERS:
             item.add_marker(folder)
-        if not {"cluster", "client"}.isdisjoint(getattr(item, "fixturenames", ())):
+        if not CLUSTERS.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("cluster")
-        if item.name in SLOW_DOCTESTS:
-            item.add_marker("slow")
 
 
 @pytest.fixture(scope="session")

@@ -159,10 +159,12 @@ def alone(tmp_path_factory):
     return in_a_process(tmp_path_factory.mktemp("alone") / "found.npz", 1, 1)
 
 
+@pytest.mark.slow
 def test_another_process_with_another_hash_seed_gives_every_bit(alone, tmp_path):
     same_bits(alone, in_a_process(tmp_path / "again.npz", 1, 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [2, 4])
 def test_threads_change_nothing_beyond_the_certificate(alone, threads, tmp_path):
     found = in_a_process(tmp_path / "threads.npz", threads, 1)

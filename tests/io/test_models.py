@@ -736,6 +736,7 @@ COSTLY = {  # each took 10 to 60 times its size
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 @pytest.mark.parametrize("kind", COSTLY)
 def test_a_header_of_many_parts_is_refused_before_it_takes_memory(kind, tmp_path, monkeypatch):

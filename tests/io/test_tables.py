@@ -481,6 +481,7 @@ print((peak() - before) // 1000, type(table.X).__name__, *table.X.shape)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is not told")
 def test_memory_does_not_grow_with_the_file(file):
     """200,000 x 50, 80 MB of numbers and 180 MB of text, with 16 MB of it allowed in memory."""

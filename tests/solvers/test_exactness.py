@@ -65,6 +65,7 @@ def test_sixteen_digits_where_they_are_asked_for(name, side, solver):
     np.testing.assert_allclose(model.singular_values_, sigma[:5], rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_loose_runs_are_certified_too():
     below, ratios = [], []
     for seed in range(3):
@@ -90,6 +91,7 @@ def test_loose_runs_are_certified_too():
     assert np.median(ratios) <= 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["dense", "few columns", "csr", "csc"])
 @pytest.mark.parametrize("solver", ["gram", "krylov"])
 def test_the_same_subspace_whatever_the_number_of_threads(kind, solver, monkeypatch):
@@ -250,6 +252,7 @@ def test_wide_data_needs_no_matrix_of_its_columns(monkeypatch):
     np.testing.assert_allclose(model.singular_values_, sigma[:3], rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["dca", "zerofpr", "simultaneous"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("tol", [1e-1, 1e-2, 1e-4])
