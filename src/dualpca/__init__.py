@@ -16,7 +16,7 @@ from .estimators import (
     SparsePCA,
 )
 from .formulations import CLASSICAL, FORMULATIONS, formulation, optimal_value
-from .functions.base import Ball, Function, HalfSquare, Norm, Power, Spectral
+from .functions import Ball, Function, HalfSquare, Norm, Power, Spectral
 from .functions.norms import KyFan, KyFanDual, Lp
 from .functions.rows import RowLoss, RowLossConjugate
 from .functions.sparse import KSupport, TopK

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from .functions.base import Ball, Function, HalfSquare, Power, Spectral
+from .functions.base import Ball, Function, HalfSquare, Spectral
 from .functions.norms import Lp
+from .functions.powers import Power
 from .functions.rows import RowLoss
 from .functions.sparse import KSupport, TopK
 from .functions.thresholds import HardSquare, SoftSquare
 from .linalg import Array, gram, host_sample, largest, namespace, norm
-from .losses import Log, as_loss
+from .losses import as_loss
 from .operators import Operator, as_operator
 from .problem import DCProblem
 
@@ -66,9 +67,9 @@ def robust(
     norms = X.row_norms()
     xp = namespace(norms)
     if epsilon is None and loss.singular:
-        coarse = "float32" in str(norms.dtype) or isinstance(loss, Log)
-        some = np.sort(host_sample(norms))
-        epsilon = (1e-3 if coarse else 1e-6) * float(some[len(some) // 2])
+        share = 1e-3 if "float32" in str(norms.dtype) else loss.smoothing
+        sample = np.sort(host_sample(norms))
+        epsilon = share * float(sample[len(sample) // 2])
     longest = largest(norms)
     if not longest <= float(xp.finfo(norms.dtype).max) ** 0.5 / 2:
         raise ValueError(

@@ -41,6 +41,8 @@ class Loss(ABC):
 
     #: whether psi' is unbounded at 0, so that a row in the subspace needs an epsilon
     singular = False
+    #: the default epsilon of a singular loss, as a share of the median row norm
+    smoothing = 1e-6
     #: whether c only multiplies the loss, so that there is nothing to set from the data
     homogeneous = False
     #: c over the largest residual of a good row: Tukey's biweight has no weight left at c
@@ -76,6 +78,19 @@ class Loss(ABC):
             rising = h > 2 * t * self.slope(gap / self.c**2)
             low, high = xp.where(rising, t, low), xp.where(rising, high, t)
         return (low + high) / 2
+
+    def conjugate_value(self, h: Array, alpha: Array) -> Array:
+        """``max_t h t + c^2 psi((alpha^2 - t^2) / c^2)`` over ``0 <= t <= alpha``."""
+        xp, t = namespace(h), self.maximizer(h, alpha)
+        gap = xp.clip((alpha - t) * (alpha + t), 0.0, None) / self.c**2
+        inside = xp.where(gap > 0, gap, xp.ones_like(gap))
+        return h * t + self.c**2 * xp.where(gap > 0, self.psi(inside), gap)
+
+    def conjugate_weight(self, h: Array, alpha: Array) -> Array:
+        """:meth:`maximizer` over h, and 0 where h is 0."""
+        xp = namespace(h)
+        positive = xp.where(h > 0, h, xp.ones_like(h))
+        return xp.where(h > 0, self.maximizer(h, alpha) / positive, xp.zeros_like(h))
 
     def at(self, scale: float) -> Loss:
         """The same loss with another scale."""
@@ -116,7 +131,13 @@ class L1(Loss):
         return 0.5 / namespace(v).sqrt(v)
 
     def maximizer(self, h: Array, alpha: Array) -> Array:
-        return alpha * h / namespace(h).sqrt(self.c**2 + h * h)
+        return h * self.conjugate_weight(h, alpha)
+
+    def conjugate_value(self, h: Array, alpha: Array) -> Array:
+        return alpha * namespace(h).sqrt(self.c**2 + h * h)
+
+    def conjugate_weight(self, h: Array, alpha: Array) -> Array:
+        return alpha / namespace(h).sqrt(self.c**2 + h * h)
 
 
 @dataclass(frozen=True)
@@ -146,6 +167,7 @@ class Log(Loss):
     """
 
     singular = True
+    smoothing = 1e-3
     homogeneous = True
 
     def psi(self, v: Array) -> Array:

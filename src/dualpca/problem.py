@@ -10,24 +10,11 @@ from typing import Any
 import numpy as np
 
 from ._memory import ensure, itemsize
-from .functions.base import Ball, Function, HalfSquare, Norm, Power, Spectral
+from .functions.base import Function
 from .linalg import Array, orthonormalize
 from .operators import Operator, Weighted
 
 __all__ = ["DCProblem"]
-
-
-def degree(f: Function) -> float | None:
-    """a with ``f(tW) = t^a f(W)`` for all t > 0; inf for a ball, whose W has its scale; else None."""
-    if isinstance(f, Spectral):
-        return degree(f.g)
-    if isinstance(f, Power):
-        return float(f.p)
-    if isinstance(f, HalfSquare):
-        return 2.0
-    if isinstance(f, Ball):
-        return math.inf
-    return 1.0 if isinstance(f, Norm) else None
 
 
 @dataclass(frozen=True)
@@ -101,7 +88,7 @@ class DCProblem:
     @cached_property
     def homogeneous(self) -> bool:
         """Whether G and F are, of different degrees, so that :meth:`scaled` is defined."""
-        a, b = degree(self.G), degree(self.F)
+        a, b = self.G.degree, self.F.degree
         return not (a is None or b is None or a == b or math.isinf(b) or self.X.is_distributed)
 
     def scaled(self, c: float) -> tuple[DCProblem, float, float]:
@@ -109,17 +96,18 @@ class DCProblem:
 
         So t W solves this problem where W solves that one.
         """
-        a, b = degree(self.G), degree(self.F)
+        a, b = self.G.degree, self.F.degree
         assert a is not None
         assert b is not None
         t = 1.0 if math.isinf(a) else c ** (b / (b - a))
         X = Weighted(self.X, self.X.asarray(np.full(self.X.shape[0], c)))
         return DCProblem(self.G, self.F, X), t, float(np.float64(t / c) ** b)
 
-    def start(self, s: int, random_state: Any = None, *, seeing: bool = False) -> Array:
-        """A random W with s columns, orthonormal, scaled into the domain of G.
+    def start(self, s: int, random_state: Any = None, *, through_data: bool = False) -> Array:
+        """Return a random W with s orthonormal columns, scaled into the domain of G.
 
-        Where that has few nonzeros they may all be on empty columns of X; not where ``seeing``.
+        A sparse start may hit only zero columns of X; with ``through_data`` it is multiplied by
+        ``X^T X`` first.
         """
         rng = np.random.default_rng(random_state)
         rows = self.X.shape[0] if self.X.implicit else self.X.shape[1]
@@ -128,7 +116,7 @@ class DCProblem:
         ensure(3 * rows * s * itemsize(beside), what, "ask for fewer components", beside)
         W = self.X.asarray(rng.standard_normal((rows, s)))
         W = orthonormalize(self.X.T @ W if self.X.implicit else W)
-        W = self.X.sweep(W) if seeing else W
+        W = self.X.sweep(W) if through_data else W
         if self.G(W) == np.inf and self.G.has_prox:
             return self.G.prox(W, 1.0)
         while self.G(W) == np.inf:

@@ -11,7 +11,8 @@ from typing import Any
 from array_api_compat import device
 
 from ..linalg import Array, inner, namespace, norm
-from .base import Norm, conjugate_exponent, exponent
+from .base import Norm
+from .powers import conjugate_exponent, exponent
 
 __all__ = ["KyFan", "KyFanDual", "Lp"]
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from ..linalg import Array, namespace
 from ..losses import L1, Loss
-from .base import Function, newton
+from .base import Function
+from .powers import newton
 
 __all__ = ["RowFunction", "RowLoss", "RowLossConjugate"]
 
@@ -142,24 +143,12 @@ class RowLossConjugate(RowFunction):
         return one if self.mass is None else self.mass[rows]
 
     def row_values(self, size2: Array, rows: slice) -> Array:
-        alpha, mass, c = self.alpha[rows], self._mass(rows), self.loss.c
-        xp = namespace(alpha)
-        if isinstance(self.loss, L1):
-            return alpha * xp.sqrt((c * mass) ** 2 + size2)
-        h = xp.sqrt(size2) / mass
-        t = self.loss.maximizer(h, alpha)
-        gap = xp.clip((alpha - t) * (alpha + t), 0.0, None) / c**2
-        some = xp.where(gap > 0, gap, xp.ones_like(gap))
-        return mass * (h * t + c**2 * xp.where(gap > 0, self.loss.psi(some), gap))
+        alpha, mass = self.alpha[rows], self._mass(rows)
+        return mass * self.loss.conjugate_value(namespace(alpha).sqrt(size2) / mass, alpha)
 
     def row_weights(self, size2: Array, rows: slice) -> Array:
         alpha, mass = self.alpha[rows], self._mass(rows)
-        xp = namespace(alpha)
-        if isinstance(self.loss, L1):
-            return alpha / xp.sqrt((self.loss.c * mass) ** 2 + size2)
-        h = xp.sqrt(size2)
-        t = self.loss.maximizer(h / mass, alpha)
-        return xp.where(h > 0, t / xp.where(h > 0, h, xp.ones_like(h)), xp.zeros_like(h))
+        return self.loss.conjugate_weight(namespace(alpha).sqrt(size2) / mass, alpha) / mass
 
     def prox(self, H: Array, gamma: float) -> Array:
         if not self.has_prox:

@@ -8,8 +8,9 @@ from numbers import Real
 from typing import Any
 
 from ..linalg import Array, inner, norm
-from .base import Function, HalfSquare, Power, Spectral
+from .base import Function, HalfSquare, Spectral
 from .norms import Lp
+from .powers import Power
 
 __all__ = ["Envelope", "PlusSquare", "Scaled"]
 

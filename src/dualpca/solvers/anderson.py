@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -30,6 +31,8 @@ class Anderson:
     """
 
     memory: int = 8
+    #: On a dual problem it runs as on its primal, as :class:`DCA` does.
+    shares_dual_iterates: ClassVar[bool] = True
 
     def __call__(self, problem: DCProblem, W: Array) -> Iterator[Iterate]:
         step = problem.G.conjugate.subgradient

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ..linalg import Array, eigh, max_abs, namespace, orthonormalize
 from ..problem import DCProblem
@@ -17,6 +18,9 @@ __all__ = ["DCA", "IRLS", "SimultaneousIteration"]
 class DCA:
     """``H in dF(XW); W in dG*(X^T H)`` (DCA, Section 2.3): Algorithms 1 to 6 are instances."""
 
+    #: DCA on a dual problem has the iterates of DCA on its primal (Proposition 2.5).
+    shares_dual_iterates: ClassVar[bool] = True
+
     def __call__(self, problem: DCProblem, W: Array) -> Iterator[Iterate]:
         step = problem.G.conjugate.subgradient
         point = first(problem, W)
@@ -28,6 +32,9 @@ class DCA:
 @dataclass(frozen=True)
 class SimultaneousIteration:
     """``W = Q of the QR of X^T X W`` (Trefethen and Bau, Algorithm 28.3; Theorem 3.11)."""
+
+    #: The QR keeps the span of W, not its scale.
+    span_only: ClassVar[bool] = True
 
     def __call__(self, problem: DCProblem, W: Array) -> Iterator[Iterate]:
         point = first(problem, W)

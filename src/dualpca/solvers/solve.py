@@ -154,160 +154,139 @@ def solve(
     """
     _check(problem, W0, s, tol, max_iter, stop)
     solver = as_solver(solver)
-    name = type(solver).__name__
-    if isinstance(solver, SimultaneousIteration) and stop != "span" and not problem.G.known_by_span:
-        message = f"simultaneous iteration finds a span, and G={problem.G!r} asks for more"
-        raise ValueError(f"{message}; use solver='dca', or stop='span' for the span alone")
-    begun_at_random = W0 is None
-    if W0 is None:
-        assert s is not None
-        W0 = problem.start(s, random_state)
-    elif not is_implicit(W0):
-        W0 = _complete(W0)
-    if isinstance(solver, (DCA, Anderson)) and problem.is_dual:
-        result = solve(
-            problem.dual,
-            solver,
-            problem.to_dual(W0),
-            tol=tol,
-            max_iter=max_iter,
-            stop=stop,
-            trace=trace,
-            callback=callback,
-            verbose=verbose,
+    if getattr(solver, "span_only", False) and stop != "span" and not problem.G.known_by_span:
+        raise ValueError(
+            f"{solver!r} finds a span, and G={problem.G!r} asks for more; use solver='dca', or "
+            "stop='span' for the span alone"
         )
-        return replace(result, W=problem.dual.to_dual(result.W), problem=problem)
+    run = _Run(solver, tol, max_iter, stop, trace, callback, verbose)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # the results are tested
+        if W0 is not None:
+            return run(problem, _complete(W0))
+        assert s is not None
+        result = run(problem, problem.start(s, random_state), random=True)
+        if result.residual == 0 and norm(problem.X @ result.W) == 0:  # XW = 0 is a fixed point
+            W0 = problem.start(s, random_state, through_data=True)
+            return run(problem, _complete(W0)) if max_abs(W0) > 0 else result
+        return result
 
-    given: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "stop": stop}
-    given |= {"trace": trace, "callback": callback, "verbose": verbose}
-    # A step of one's own has the scale of the data, and so has what the paper stops at.
-    free = stop != "paper" and getattr(solver, "gamma", None) is None and problem.homogeneous
-    passes = problem.X.passes
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # the numbers are looked at
+
+@dataclass(frozen=True)
+class _Run:
+    """The options of one call of :func:`solve`."""
+
+    solver: Solver
+    tol: float
+    max_iter: int
+    stop: str
+    trace: bool
+    callback: Callable[[Record], Any] | None
+    verbose: int
+
+    def __call__(self, problem: DCProblem, W0: Array, random: bool = False) -> Result:
+        """Solve from W0, on the primal and on rescaled data where that is needed."""
+        if problem.is_dual and getattr(self.solver, "shares_dual_iterates", False):
+            result = self(problem.dual, _complete(problem.to_dual(W0)))
+            return replace(result, W=problem.dual.to_dual(result.W), problem=problem)
+        # A fixed step and the paper's stopping quantity depend on the scale of the data.
+        free = self.stop != "paper" and getattr(self.solver, "gamma", None) is None
+        rescalable, passes = free and problem.homogeneous, problem.X.passes
         try:
-            found = _iterate(problem, solver, W0, **given, least=_least(problem.X) if free else 0.0)
+            return self.iterate(problem, W0, _underflow(problem.X) if rescalable else 0.0)
         except OverflowError as error:
-            energy = problem.X.energy()
-            scaled = None
-            if free and math.isfinite(energy):
-                scaled = _in_range(problem, solver, W0, energy, given, begun_at_random)
+            scaled = self.rescaled(problem, W0, random) if rescalable else None
             if scaled is None:
                 raise ValueError(
-                    f"X is too large or too small for {name}, whose numbers leave the range of "
-                    f"{problem.X.dtype}; divide X by its largest magnitude"
+                    f"X is too large or too small for {type(self.solver).__name__}, whose numbers "
+                    f"leave the range of {problem.X.dtype}; divide X by its largest magnitude"
                 ) from error
-            found = replace(scaled, passes=problem.X.passes - passes)
-    if begun_at_random and found.residual == 0 and norm(problem.X @ found.W) == 0:
-        # X W = 0 is a fixed point, which a start that sees something is not.
-        W0 = problem.start(W0.shape[1], random_state, seeing=True)
-        return solve(problem, solver, W0, **given) if max_abs(W0) > 0 else found
-    return found
+            return replace(scaled, passes=problem.X.passes - passes)
 
-
-def _in_range(
-    problem: DCProblem,
-    solver: Solver,
-    W0: Array,
-    energy: float,
-    given: dict[str, Any],
-    random: bool,
-) -> Result | None:
-    """The solution from X times a power of 2, of ``||X||_F`` near 1; None where that fails too."""
-    again, t, k = problem.scaled(2.0 ** -round(math.log2(energy) / 2) if energy > 0 else 1.0)
-    try:
-        found = _iterate(again, solver, W0 if random else W0 / t, **given, least=0.0)
-    except OverflowError:
-        return None
-    W = found.W * t
-    records = (
-        replace(record, objective=None if record.objective is None else k * record.objective)
-        for record in found.trace
-    )
-    finite = math.isfinite(max_abs(W))
-    return replace(found, W=W, trace=tuple(records), problem=problem) if finite else None
-
-
-def _iterate(
-    problem: DCProblem,
-    solver: Solver,
-    W0: Array,
-    *,
-    tol: float,
-    max_iter: int,
-    stop: str,
-    trace: bool,
-    callback: Callable[[Record], Any] | None,
-    verbose: int,
-    least: float,
-) -> Result:
-    """:func:`solve` from W0; an OverflowError where numbers overflow, or F falls below ``least``."""
-    begun, passes, name = time.perf_counter(), problem.X.passes, type(solver).__name__
-    records: list[Record] = []
-    iterate: Iterate
-    best: Iterate | None = None
-    converged = stopped = False
-    with printing(name, verbose):
-        for iteration, iterate in enumerate(solver(problem, W0), start=1):
-            size = iterate.fixed_point if stop == "paper" else _residual(iterate, stop)
-            if size is None:
-                raise ValueError(f"stop='paper' needs a proximal step, which {solver!r} has not")
-            converged = size <= tol
-            # F is known where the residual is; of rows it is infinite also where rounding says so.
-            known = stop != "paper" and problem.homogeneous
-            value = abs(iterate.point.F) if known else least
-            if not (math.isfinite(size) and least <= value < math.inf):
-                raise OverflowError(f"F(XW) is {value} and the residual {size}")
-            stopped = report_step(name.lower(), size, tol, problem.X.passes)
-            if trace or callback:
-                record = Record(
-                    iteration,
-                    problem.X.passes - passes,
-                    time.perf_counter() - begun,
-                    _residual(iterate, stop) if trace or stop != "paper" else None,
-                    iterate.fixed_point,
-                    iterate.point.objective if trace else None,
-                )
-                records.append(record)
-                stopped = (callback is not None and callback(record) is True) or stopped
-            if stop != "paper" and (best is None or size < _residual(best, stop)):
-                best = iterate
-            if converged or stopped or iteration >= max_iter:
-                break
-    used = problem.X.passes - passes
-    # Below what rounding allows, iterates wander: the best of them is the answer.
-    iterate = best or iterate
-    residual = _residual(iterate, stop)
-    if not (converged or stopped):
-        warnings.warn(
-            f"{name} stopped at max_iter={max_iter} with a residual of "
-            f"{residual:.1e}, above tol={tol:.1e}; raise max_iter or tol",
-            ConvergenceWarning,
-            stacklevel=user_stacklevel(),
+    def rescaled(self, problem: DCProblem, W0: Array, random: bool) -> Result | None:
+        """Solve for X times a power of 2 with ``||X||_F`` near 1; None if that overflows too."""
+        energy = problem.X.energy()
+        if not math.isfinite(energy):
+            return None
+        power = 2.0 ** -round(math.log2(energy) / 2) if energy > 0 else 1.0
+        scaled, t, k = problem.scaled(power)
+        try:
+            result = self.iterate(scaled, W0 if random else W0 / t, 0.0)
+        except OverflowError:
+            return None
+        W = result.W * t
+        records = (
+            replace(record, objective=None if record.objective is None else k * record.objective)
+            for record in result.trace
         )
-    return Result(
-        iterate.point.W,
-        iteration,
-        used,
-        converged,
-        residual,
-        tuple(records if trace else ()),
-        problem,
-        stopped,
-    )
+        finite = math.isfinite(max_abs(W))
+        return replace(result, W=W, trace=tuple(records), problem=problem) if finite else None
+
+    def iterate(self, problem: DCProblem, W0: Array, least: float) -> Result:
+        """Run the solver; raise an OverflowError if numbers overflow or F falls below ``least``."""
+        begun, passes, name = time.perf_counter(), problem.X.passes, type(self.solver).__name__
+        records: list[Record] = []
+        best: Iterate | None = None
+        converged = stopped = False
+        with printing(name, self.verbose):
+            for iteration, iterate in enumerate(self.solver(problem, W0), start=1):
+                size = self.measure(iterate)
+                converged = size <= self.tol
+                # F is known where the residual is; that of rows is infinite if rounding left its domain.
+                known = self.stop != "paper" and problem.homogeneous
+                value = abs(iterate.point.F) if known else least
+                if not (math.isfinite(size) and least <= value < math.inf):
+                    raise OverflowError(f"F(XW) is {value} and the residual {size}")
+                stopped = report_step(name.lower(), size, self.tol, problem.X.passes)
+                if self.trace or self.callback:
+                    seconds = time.perf_counter() - begun
+                    used = problem.X.passes - passes
+                    records.append(self.record(iterate, iteration, used, seconds))
+                    stopped = bool(self.callback and self.callback(records[-1]) is True) or stopped
+                if self.stop == "paper" or best is None or size < self.residual(best):
+                    best = iterate  # below what rounding allows, iterates wander
+                if converged or stopped or iteration >= self.max_iter:
+                    break
+        assert best is not None
+        used, residual = problem.X.passes - passes, self.residual(best)
+        if not (converged or stopped):
+            warnings.warn(
+                f"{name} stopped at max_iter={self.max_iter} with a residual of {residual:.1e}, "
+                f"above tol={self.tol:.1e}; raise max_iter or tol",
+                ConvergenceWarning,
+                stacklevel=user_stacklevel(),
+            )
+        kept = tuple(records if self.trace else ())
+        W = best.point.W
+        return Result(W, iteration, used, converged, residual, kept, problem, stopped)
+
+    def residual(self, iterate: Iterate) -> float:
+        point = iterate.point
+        return point.span_residual if self.stop == "span" else point.residual
+
+    def measure(self, iterate: Iterate) -> float:
+        """What is compared with ``tol``."""
+        if self.stop != "paper":
+            return self.residual(iterate)
+        if iterate.fixed_point is None:
+            raise ValueError(f"stop='paper' needs a proximal step, which {self.solver!r} has not")
+        return iterate.fixed_point
+
+    def record(self, iterate: Iterate, iteration: int, passes: int, seconds: float) -> Record:
+        residual = self.residual(iterate) if self.trace or self.stop != "paper" else None
+        objective = iterate.point.objective if self.trace else None
+        return Record(iteration, passes, seconds, residual, iterate.fixed_point, objective)
 
 
-def _residual(iterate: Iterate, stop: str) -> float:
-    return iterate.point.span_residual if stop == "span" else iterate.point.residual
-
-
-def _least(X: Operator) -> float:
-    """Values below this have lost digits to underflow on the way."""
+def _underflow(X: Operator) -> float:
+    """Return the size below which values have lost digits to underflow."""
     info = np.finfo("float32" if "float32" in str(X.dtype) else "float64")
     return float(info.smallest_normal / info.eps)
 
 
 def _complete(W: Array) -> Array:
-    """W as it is where it has full rank; else an orthonormal basis that contains its columns' span."""
+    """Return W if it has full rank, else an orthonormal basis whose span contains its columns."""
+    if is_implicit(W):
+        return W
     sigma = singular_values(W)
     floor = namespace(sigma).finfo(sigma.dtype).eps * max(W.shape) * float(sigma[0])
     return W if float(sigma[-1]) > floor else orthonormalize(W)
@@ -341,7 +320,7 @@ def _check(
 
 
 def user_stacklevel() -> int:
-    """How many frames up the caller of this package is: where a warning should point."""
+    """Return how many frames up the caller of this package is, so that a warning points at it."""
     frame, level = sys._getframe(1), 1
     ours = ("dualpca", "sklearn.callback")  # the latter lies around fit
     while frame.f_back and frame.f_globals.get("__name__", "").startswith(ours):
