@@ -1,4 +1,4 @@
-"""Mutation testing of functions/base.py and linalg.py: ``python tests/mutants.py``, or one of them.
+"""Mutation testing of convex functions and linalg.py: ``python tests/mutants.py``, or one module.
 
 Cosmic Ray writes the mutants; each file is judged by its own tests alone, of which the fast ones are
 taken. No file of the checkout is changed: a mutant is a fork of a process that has collected the
@@ -29,12 +29,14 @@ ROOT = Path(__file__).resolve().parents[1]
 TOOL = "cosmic-ray==8.7.0"
 LEAST = 0.85
 JOBS = 2
+FUNCTIONS = (
+    "tests/functions/test_functions.py",
+    "not RowLoss and not KyFan and not supremum and not row",
+)
 #: For each module its tests, and which of them are fast: those without searches, of its own functions.
 MODULES = {
-    "functions.base": (
-        "tests/functions/test_functions.py",
-        "not RowLoss and not KyFan and not supremum and not row",
-    ),
+    "functions.base": FUNCTIONS,
+    "functions.powers": FUNCTIONS,
     "linalg": ("tests/mathematics/test_linalg.py", "not -1] and not -2]"),
 }
 LEFT_OUT = r"Operator_(BitOr_|\w+_(BitAnd|BitOr|BitXor|LShift|RShift|Is|IsNot)$)"
@@ -231,7 +233,7 @@ def main():
     parser.add_argument("modules", nargs="*", help=f"of {', '.join(MODULES)}; all by default")
     modules = parser.parse_args().modules or list(MODULES)
     os.chdir(ROOT)
-    sys.path.insert(0, str(ROOT / "src"))
+    sys.path[0] = str(ROOT / "src")  # in place of tests/, whose folders have names of packages
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
         os.environ[name] = "1"
     os.environ["SCIPY_ARRAY_API"] = "1"
