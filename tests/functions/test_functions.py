@@ -410,6 +410,20 @@ INVARIANT = {Lp(2), Ball(Lp(2)), HalfSquare(Lp(2)), Power(2)}
 
 
 @over(("f", "shape"), FUNCTIONS)
+def test_degree_of_homogeneity(f, shape):
+    """``f(t W) = t^degree f(W)`` where f claims it; balls are 0 inside, at any factor below 1."""
+    W = into_domain(f, np.random.default_rng(0).standard_normal(shape))
+    kind = getattr(f, "g", f)
+    assert (f.degree is None) is not isinstance(kind, (Norm, Ball, HalfSquare, Power))
+    assert (f.degree == INF) is f.indicator
+    assert not f.known_by_span
+    if f.degree is not None:
+        assert isinstance(f.degree, float)
+        for t in (0.3, 0.9):
+            assert close(f(t * W), t**f.degree * f(W))
+
+
+@over(("f", "shape"), FUNCTIONS)
 def test_rotation_invariance(f, shape):
     """Of f(WV) = f(W), where f claims it."""
     rng = np.random.default_rng(0)
@@ -471,12 +485,18 @@ def test_functions_without_a_part_are_refused(base, missing):
     parts = dict.fromkeys(METHODS[base])
     complete = type("Complete", (base,), parts)()
     assert isinstance(complete, Function)
-    claims = ("unitarily_invariant", "rotation_invariant", "one_pass", "indicator")
-    assert [getattr(complete, claim) for claim in claims] == [False] * 4  # unless it says so
+    claims = ("unitarily_invariant", "rotation_invariant", "one_pass", "indicator", "known_by_span")
+    assert [getattr(complete, claim) for claim in claims] == [False] * 5  # unless it says so
     assert base is Norm or complete.has_prox is True  # by Moreau's identity
     del parts[missing]
     with pytest.raises(TypeError, match=missing):
         type("Partial", (base,), parts)()
+
+
+def test_orthonormal_factors_are_known_by_their_span():
+    assert Spectral(Ball(Lp(INF))).known_by_span
+    assert not Spectral(Ball(Lp(2))).known_by_span
+    assert not Ball(Lp(INF)).known_by_span
 
 
 def test_end_points_of_the_exponents():
