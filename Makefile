@@ -5,7 +5,7 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-lowest torture coverage mutants audit dist race race-quick race-work robust-race reproduce docs lint format clean
+.PHONY: help install demo test test-all test-lowest torture coverage mutants audit dist race race-quick race-work robust-race reproduce docs lint format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -21,31 +21,33 @@ demo: install ## digits with ruined rows: plain PCA against robust, a table and 
 	$(BIN)/dualpca demo -o results --force
 
 # Each pytest worker keeps to one BLAS thread, so that two workers do not compete for the cores.
-test: export OMP_NUM_THREADS := 1
-test: export OPENBLAS_NUM_THREADS := 1
-test: export MKL_NUM_THREADS := 1
-test: install ## run the tests and doctests; ARGS="-k duality" is passed on to pytest
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+test test-all test-lowest coverage torture: export OMP_NUM_THREADS := 1
+test test-all test-lowest coverage torture: export OPENBLAS_NUM_THREADS := 1
+test test-all test-lowest coverage torture: export MKL_NUM_THREADS := 1
 
-coverage: export OMP_NUM_THREADS := 1
-coverage: export OPENBLAS_NUM_THREADS := 1
-coverage: export MKL_NUM_THREADS := 1
+MARKED := cluster or browser or experiments or torture or slow
+test: install ## run the tests and doctests that are fast; ARGS="-k duality" is passed on to pytest
+	$(BIN)/python -m pytest -n 2 -m "not ($(MARKED))" $(ARGS)
+
+test-all: install ## run the other tests: clusters, a browser, experiments, torture, long fits
+	$(BIN)/python -m pytest -n 2 -m "$(MARKED)" $(ARGS)
+
 coverage: install ## branch coverage of src/ by all tests and doctests; fails below 95 %
 	$(BIN)/python -m coverage erase
 	$(BIN)/python -m coverage run -m pytest -n 2 -q $(ARGS)
 	$(BIN)/python -m coverage combine -q
 	$(BIN)/python -m coverage report
 
-mutants: install ## mutation testing of functions.py and linalg.py; fails where less than 85 % are killed
+mutants: install ## mutation testing of functions/ (base, powers) and linalg.py; fails where less than 85 % are killed
 	$(BIN)/python tests/mutants.py $(ARGS)
 
 # Without torch, whose old wheels bring gigabytes of CUDA, and without a browser. Old packages meet new
 # ones below them there, which deprecate what they use: that is not ours to mend. Two tests are left out:
 # pandas 2.2 does not read CSV to the last digit, and scikit-learn 1.6 takes operators for data frames.
 LOWEST := .venv-lowest
-LOWEST_TESTS := $(addprefix tests/,io plots kernels/test_features.py report/test_report.py operators/test_sources.py \
-	operators/test_columns.py operators/test_files.py solvers/test_krylov.py project/test_supply.py $(addprefix estimators/test_, \
-	reproducibility.py pursuit.py preprocessor.py weights.py))
+LOWEST_TESTS := $(addprefix tests/,io linear/test_weights.py plots preprocessing pursuit estimators/test_reproducibility.py \
+	kernels/test_features.py operators/test_columns.py operators/test_sources.py project/test_supply.py \
+	report/test_report.py solvers/test_krylov.py)
 $(LOWEST)/.installed: pyproject.toml .ci/lowest.py
 	rm -rf $(LOWEST)
 	$(PYTHON) -m venv $(LOWEST)
@@ -54,17 +56,11 @@ $(LOWEST)/.installed: pyproject.toml .ci/lowest.py
 	$(LOWEST)/bin/python -m pip install -q --no-deps -e .
 	touch $@
 
-test-lowest: export OMP_NUM_THREADS := 1
-test-lowest: export OPENBLAS_NUM_THREADS := 1
-test-lowest: export MKL_NUM_THREADS := 1
 test-lowest: $(LOWEST)/.installed ## some of the tests with every dependency at the lower bound of pyproject.toml
 	$(LOWEST)/bin/python -m pytest -n 2 -q -W ignore::DeprecationWarning \
 		--deselect tests/io/test_tables_formats.py::test_blocks_are_one_table \
-		--deselect tests/estimators/test_preprocessor.py::test_numpy_may_ask_for_all_rows $(LOWEST_TESTS) $(ARGS)
+		--deselect tests/preprocessing/test_preprocessor.py::test_numpy_may_ask_for_all_rows $(LOWEST_TESTS) $(ARGS)
 
-torture: export OMP_NUM_THREADS := 1
-torture: export OPENBLAS_NUM_THREADS := 1
-torture: export MKL_NUM_THREADS := 1
 torture: install ## numbers, properties, faults, untrusted input: 30 minutes at most, tables in results/; TORTURE_SEED=n repeats one
 	TORTURE=1 TORTURE_TABLE=results/torture.md timeout --signal=INT 1800 \
 		$(BIN)/python -m pytest -n 2 -q -r f tests/torture $(ARGS)

@@ -8,6 +8,24 @@ os.environ.setdefault("SCIPY_ARRAY_API", "1")
 
 import pytest
 
+pytest.register_assert_rewrite("function_laws")
+
+
+#: Folders whose tests have a marker of the same name.
+MARKED_FOLDERS = {"experiments", "torture"}
+#: Fixtures that start a Dask cluster of several processes.
+CLUSTERS = {"cluster", "client", "own_cluster", "processes"}
+
+
+def pytest_collection_modifyitems(items):
+    """Mark what `make test` leaves out and what no file says of itself."""
+    for item in items:
+        folder = item.path.parent.name
+        if folder in MARKED_FOLDERS:
+            item.add_marker(folder)
+        if not CLUSTERS.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker("cluster")
+
 
 @pytest.fixture(scope="session")
 def cluster():

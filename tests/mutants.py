@@ -1,4 +1,4 @@
-"""Mutation testing of functions.py and linalg.py: ``python tests/mutants.py``, or one of the two.
+"""Mutation testing of convex functions and linalg.py: ``python tests/mutants.py``, or one module.
 
 Cosmic Ray writes the mutants; each file is judged by its own tests alone, of which the fast ones are
 taken. No file of the checkout is changed: a mutant is a fork of a process that has collected the
@@ -29,11 +29,15 @@ ROOT = Path(__file__).resolve().parents[1]
 TOOL = "cosmic-ray==8.7.0"
 LEAST = 0.85
 JOBS = 2
-#: Without the functions of other modules, searches without derivatives, other shapes and seeds.
-FAST = {
-    "functions": "not RowLoss and not KyFan and not supremum and not row and not -1] "
-    "and not 3x7 and not 4x4 and not 6x1",
-    "linalg": "not -1] and not -2]",
+FUNCTIONS = (
+    "tests/functions/test_functions.py",
+    "not RowLoss and not KyFan and not supremum and not row",
+)
+#: For each module its tests, and which of them are fast: those without searches, of its own functions.
+MODULES = {
+    "functions.base": FUNCTIONS,
+    "functions.powers": FUNCTIONS,
+    "linalg": ("tests/mathematics/test_linalg.py", ""),
 }
 LEFT_OUT = r"Operator_(BitOr_|\w+_(BitAnd|BitOr|BitXor|LShift|RShift|Is|IsNot)$)"
 
@@ -126,8 +130,9 @@ def tests(module, *plugins):
     """The exit status of the fast tests of a module."""
     import pytest
 
-    arguments = ["-x", "-q", "-s", "-p", "no:cacheprovider", f"tests/test_{module}.py"]
-    return int(pytest.main([*arguments, "-k", FAST[module]], plugins=plugins))
+    path, fast = MODULES[module]
+    arguments = ["-x", "-q", "-s", "-p", "no:cacheprovider", path]
+    return int(pytest.main([*arguments, "-k", fast], plugins=plugins))
 
 
 def forked(work):
@@ -203,7 +208,7 @@ def fates_of(module, path, sources):
         plugin = Exchange(module, [codes for codes in changes if codes], answer)
         os.waitpid(forked(lambda: tests(module, plugin)), 0)
         if not answer.exists():
-            sys.exit(f"tests/test_{module}.py fails without a mutation")
+            sys.exit(f"{MODULES[module][0]} fails without a mutation")
         limit, inside = json.loads(answer.read_text())
 
     def run(source):
@@ -225,29 +230,30 @@ def difference(old, new):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("modules", nargs="*", help=f"of {', '.join(FAST)}; all by default")
-    modules = parser.parse_args().modules or list(FAST)
+    parser.add_argument("modules", nargs="*", help=f"of {', '.join(MODULES)}; all by default")
+    modules = parser.parse_args().modules or list(MODULES)
     os.chdir(ROOT)
-    sys.path.insert(0, str(ROOT / "src"))
+    sys.path[0] = str(ROOT / "src")  # in place of tests/, whose folders have names of packages
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
         os.environ[name] = "1"
     os.environ["SCIPY_ARRAY_API"] = "1"
-    made = {module: mutants(ROOT / f"src/dualpca/{module}.py") for module in modules}
+    paths = {module: ROOT / f"src/dualpca/{module.replace('.', '/')}.py" for module in modules}
+    made = {module: mutants(path) for module, path in paths.items()}
     for name in ("array_api_strict", "dask.array", "pytest", "scipy.optimize", "sklearn", "torch"):
         importlib.import_module(name)
     weak = False
     for module, found in made.items():
-        path = ROOT / f"src/dualpca/{module}.py"
+        path = paths[module]
         old = path.read_text(encoding="utf-8")
         fates = fates_of(module, path, [source for _, source in found])
         for (name, source), fate in zip(found, fates, strict=True):
             if fate == "survived":
-                print(f"{module}.py survived {name} at line {difference(old, source)}")
+                print(f"{module} survived {name} at line {difference(old, source)}")
         count = Counter(fates)
         share = 1 - count["survived"] / len(fates)
         weak |= share < LEAST
         print(
-            f"{module}.py: {len(fates)} mutants, {count['killed']} killed, "
+            f"{module}: {len(fates)} mutants, {count['killed']} killed, "
             f"{count['timeout']} stopped for time, {count['survived']} survived: {share:.1%}",
             flush=True,
         )

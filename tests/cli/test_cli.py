@@ -73,7 +73,7 @@ def inside(capsys, *arguments, code=0):
     return out, err
 
 
-def terminal(*arguments, interrupt=None):
+def terminal(*arguments, interrupt=None, sent=signal.SIGINT):
     """Run the entry point on a pseudo-terminal; exit code and all that was shown."""
     parent, child = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
@@ -81,7 +81,7 @@ def terminal(*arguments, interrupt=None):
         [DUALPCA, *map(str, arguments)], stdin=child, stdout=child, stderr=child, env=environment
     )
     os.close(child)
-    shown, again, end = b"", 0.0, time.monotonic() + 100
+    shown, again, end = b"", 0.0, time.monotonic() + 300
     while time.monotonic() < end:
         ready, _, _ = select.select([parent], [], [], 0.2)
         if ready:
@@ -94,9 +94,9 @@ def terminal(*arguments, interrupt=None):
             shown += part
         # Python may drop one that falls into a generator's end.
         if interrupt is not None and interrupt in shown and time.monotonic() > again:
-            process.send_signal(signal.SIGINT)
-            again = time.monotonic() + 5
-    code = process.wait(timeout=20)
+            process.send_signal(sent)
+            again = time.monotonic() + 30
+    code = process.wait(timeout=60)
     os.close(parent)
     return code, shown.decode()
 
@@ -104,6 +104,7 @@ def terminal(*arguments, interrupt=None):
 # every command, in pipes
 
 
+@pytest.mark.slow
 def test_fit_writes_a_model_that_python_loads(folder):
     out, err = command("fit", "mine.csv", "-n", 2)
     assert "RobustPCA of mine.csv: 120 rows, 6 columns, 2 components" in out
@@ -117,6 +118,7 @@ def test_fit_writes_a_model_that_python_loads(folder):
     assert model.outliers_[[7, 40]].all()
 
 
+@pytest.mark.slow
 def test_json_has_the_numbers_of_the_model(folder):
     out, err = command("fit", "mine.csv", "-m", "plain", "-n", "0.9", "--json")
     told, model = json.loads(out), PCA(0.9).fit(numbers())
@@ -130,6 +132,7 @@ def test_json_has_the_numbers_of_the_model(folder):
     assert told["ids"] == ["name"]
 
 
+@pytest.mark.slow
 def test_transform_in_a_pipe_and_to_files(folder):
     command("fit", "mine.csv", "-n", 2, "-q")
     model, X = dualpca.load("mine.dualpca"), numbers()
@@ -151,6 +154,7 @@ def scores_of(model, X):
     return (X - model.mean_) @ model.components_.T
 
 
+@pytest.mark.slow
 def test_columns_are_found_by_name(folder):
     command("fit", "mine.csv", "-n", 2, "-q")
     X, order = numbers(), [3, 1, 5, 0, 2, 4]
@@ -164,6 +168,7 @@ def test_columns_are_found_by_name(folder):
     assert len(err.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_outliers_from_data_and_from_a_model(folder):
     out, _ = command("outliers", "mine.csv", "-n", 2)
     lines = out.splitlines()
@@ -200,6 +205,7 @@ def test_shares_of_variables_are_those_of_the_contributions(folder, capsys):
         assert_allclose(float(percent), 100 * share[COLUMNS.index(name.strip())], rtol=0.06)
 
 
+@pytest.mark.slow
 def test_inspect(folder):
     command("fit", "holes.csv", "-n", 2, "--missing", "impute", "--scale", "robust", "-q")
     out, _ = command("inspect", "holes.dualpca")
@@ -211,6 +217,7 @@ def test_inspect(folder):
     assert told["preprocessing"] == {"missing": "impute", "scaling": "robust"}
 
 
+@pytest.mark.slow
 def test_report_of_data_and_of_a_model(folder):
     out, _ = command("report", "mine.csv", "-n", 2, "-o", "a.html")
     assert out == "report: a.html\n"
@@ -225,6 +232,7 @@ def test_report_of_data_and_of_a_model(folder):
     assert "person 40" in Path("mine.html").read_text()
 
 
+@pytest.mark.slow
 def test_demo(folder):
     out, _ = command("demo", "-o", "here")
     found = re.search(r"flags (\d+) of the (\d+) ruined images and (\d+) of", out)
@@ -239,6 +247,7 @@ def test_demo(folder):
 # on a terminal
 
 
+@pytest.mark.slow
 def test_progress_and_a_table_on_a_terminal(folder):
     code, shown = terminal("fit", "mine.csv", "-n", 2)
     assert code == 0
@@ -259,6 +268,7 @@ def test_progress_and_a_table_on_a_terminal(folder):
         assert "Traceback" not in shown
 
 
+@pytest.mark.slow
 def test_progress_tells_passes_and_residuals(folder):
     np.save(
         "big.npy", np.random.default_rng(0).standard_normal((60_000, 40)) * 0.9 ** np.arange(40)
@@ -271,6 +281,7 @@ def test_progress_tells_passes_and_residuals(folder):
     assert "residual 1" not in silent.split("RobustPCA")[0]
 
 
+@pytest.mark.slow
 def test_interrupted_by_the_user(folder):
     np.save("big.npy", np.random.default_rng(0).standard_normal((200_000, 80)))
     code, shown = terminal(
@@ -282,6 +293,7 @@ def test_interrupted_by_the_user(folder):
     assert sorted(path.name for path in folder.iterdir()) == ["big.npy", "holes.csv", "mine.csv"]
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_had_enough(folder):
     write_csv("long.csv", numbers(5000))
     command("fit", "long.csv", "-n", 2, "-q")
@@ -531,6 +543,7 @@ def test_mistakes_are_answered_in_one_line(folder, capsys, arguments, code, reme
     assert sorted(folder.iterdir()) == before
 
 
+@pytest.mark.slow
 def test_mistakes_through_the_entry_point(folder):
     for arguments, code in (
         (("fit", "nothing.csv"), 3),
@@ -547,6 +560,7 @@ def test_mistakes_through_the_entry_point(folder):
         assert len(err.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_debug_shows_where(folder):
     done = subprocess.run([DUALPCA, "fit", "no.csv", "--debug"], capture_output=True, timeout=60)
     assert done.returncode == 3
@@ -640,6 +654,7 @@ def test_one_row(folder, capsys):
     assert "one.csv has one row" in err
 
 
+@pytest.mark.slow
 def test_scores_on_a_terminal_do_not_run_into_the_bar(folder):
     terminal("fit", "mine.csv", "-n", 2, "-q")
     _, shown = terminal("transform", "mine.dualpca", "mine.csv", "--quiet")
@@ -661,6 +676,7 @@ def test_names_of_outputs(folder, capsys):
     assert_allclose(np.load("s.npy")[:, :2], scores_of(dualpca.load("mine.dualpca"), X))
 
 
+@pytest.mark.slow
 def test_closed_and_narrow_streams(folder):
     name = "gr\u00f6\u00dfe\x1b[31m"
     write_csv("odd.csv", numbers(), [name, *COLUMNS[1:]])
@@ -680,12 +696,12 @@ def test_closed_and_narrow_streams(folder):
     assert Path("s.csv").is_file()
 
 
+@pytest.mark.slow
 def test_a_signal_leaves_nothing(folder):
     np.save("big.npy", np.random.default_rng(0).standard_normal((200_000, 80)))
-    process = subprocess.Popen([DUALPCA, "fit", "big.npy", "-n", "3", "--tol", "1e-13"])
-    time.sleep(4)
-    process.terminate()
-    assert process.wait(timeout=30) == 143
+    command = ("fit", "big.npy", "-n", 3, "--tol", "1e-13", "--memory", 8)
+    code, _ = terminal(*command, interrupt=b"fitting", sent=signal.SIGTERM)
+    assert code == 143
     assert sorted(p.name for p in folder.iterdir()) == ["big.npy", "holes.csv", "mine.csv"]
 
 
@@ -714,6 +730,7 @@ def test_help_has_examples(capsys, name):
     assert f"dualpca {name}" in out
 
 
+@pytest.mark.slow
 def test_version_and_completion(capsys):
     assert inside(capsys, "--version")[0] == f"dualpca {dualpca.__version__}\n"
     environment = {**os.environ, "_DUALPCA_COMPLETE": "source_bash"}
@@ -735,6 +752,7 @@ def shown_safely(text):
     assert all(c.isprintable() or c == "\n" for c in text), ascii(text)
 
 
+@pytest.mark.slow
 def test_names_do_not_reach_the_terminal_as_commands(folder, capsys):
     quoted = ['"' + name.replace('"', '""') + '"' for name in HOSTILE]
     lines = [",".join(["id", *quoted])]
@@ -785,6 +803,7 @@ def test_notes_do_not_stand_in_for_facts(folder, capsys):
     assert (told["estimator"], told["components"], told["mine"]) == ("PCA", 2, 1)
 
 
+@pytest.mark.slow
 def test_a_file_that_unpacks_without_end_is_refused_in_one_line(folder):
     (folder / "zeros.csv.gz").write_bytes(gzip.compress(bytes(70 * 2**20), 1))
     _, err = command("fit", "zeros.csv.gz", code=3)
@@ -792,6 +811,7 @@ def test_a_file_that_unpacks_without_end_is_refused_in_one_line(folder):
     assert "longer than 64 MB" in err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/fd"), reason="no descriptors by name here")
 def test_pipes_and_devices(folder):
     """Nothing is waited for where a file should be; what is piped in is read."""

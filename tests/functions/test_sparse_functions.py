@@ -1,13 +1,24 @@
-"""The functions and problems of sparse PCA: the laws of test_functions, oracles, DCA and duality."""
+"""The functions and problems of sparse PCA: the laws of all functions, oracles, DCA and duality."""
 
-import itertools
 import math
 
+import function_laws as laws
 import numpy as np
 import pytest
-import test_functions as laws
+from function_laws import COLUMN, GAMMAS, SEEDS, TALL, WIDE, at_least, close, dot
+from function_values import (
+    combinations,
+    domain_points,
+    each,
+    entry,
+    into_domain,
+    parameter,
+    points,
+    reference,
+    top_k,
+)
 from scipy.optimize import minimize, minimize_scalar
-from test_functions import COLUMN, SEEDS, TALL, WIDE, at_least, close, domain_points, dot, points
+from tests.loops import at, over
 
 from dualpca import (
     DCA,
@@ -17,7 +28,6 @@ from dualpca import (
     HalfSquare,
     Kernel,
     Lp,
-    Norm,
     Spectral,
     as_operator,
     formulation,
@@ -31,167 +41,80 @@ from dualpca.functions.thresholds import ElasticNet, HardSquare, ReversedHuber, 
 INF = math.inf
 BOTH = [False, True]
 COUNTS = [1, 2, 5, (1, 2, 3)]
-GAMMAS = [0.0, 0.4, (0.1, 0.5, 1.5)]
+THRESHOLDS = [0.0, 0.4, (0.1, 0.5, 1.5)]
 NORMS = [kind(k, positive) for kind in (TopK, KSupport) for k in COUNTS for positive in BOTH]
 PENALTIES = [
     kind(gamma, positive)
     for kind in (SoftSquare, ElasticNet, HardSquare, ReversedHuber)
-    for gamma in GAMMAS
+    for gamma in THRESHOLDS
     for positive in BOTH
 ]
 ALL = [*NORMS, *map(Ball, NORMS), *map(HalfSquare, NORMS), *PENALTIES]
-
-
-def parameter(f):
-    f = getattr(f, "norm", f)
-    return f.k if isinstance(f, Norm) else f.gamma
 
 
 # A tuple fits the three columns of TALL; numbers are tried on every shape.
 CASES = [(f, TALL) for f in ALL] + [
     (f, shape) for f in ALL for shape in (WIDE, COLUMN) if not isinstance(parameter(f), tuple)
 ]
-every_case = pytest.mark.parametrize(("f", "shape"), CASES, ids=str)
-every_seed = pytest.mark.parametrize("seed", SEEDS)
-both_signs = pytest.mark.parametrize("positive", BOTH)
+every_seed = over("seed", SEEDS)
+both_signs = over("positive", BOTH)
 
 
-# References by numpy alone: TopK over all supports, KSupport by its weights theta, entries by loops.
+def every_function(law):
+    """A law for each function on all of its shapes: one case for each function."""
+    cases = {}
+    for f, shape in CASES:
+        cases.setdefault(str(f), []).append((f, shape))
+    looped = over(("f", "shape"), cases, by="function")(law)
+    return pytest.mark.parametrize("function", cases)(looped)
 
 
-def each(value, n):
-    return value if isinstance(value, tuple) else (value,) * n
+# The laws of all functions.
 
 
-def top_k(z, k):
-    """The largest norm of a part of z with k entries, over all of them."""
-    k = min(k, len(z))
-    return max(math.sqrt(sum(z[i] ** 2 for i in part)) for part in combinations(len(z), k))
-
-
-def combinations(d, k):
-    return itertools.combinations(range(d), k)
-
-
-def k_support(w, k):
-    """``min_theta (sum_i w_i^2/theta_i)^{1/2}``, 0 <= theta <= 1, sum theta <= k: theta by bisection."""
-    w = np.abs(w)
-    w = w[w > 0] / max(w.max(), 1e-300)
-    if len(w) <= k:
-        return np.linalg.norm(w)
-    low, high = 0.0, 1 / w.min()
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if np.minimum(middle * w, 1).sum() < k else (low, middle)
-    return math.sqrt((w**2 / np.minimum(high * w, 1)).sum())
-
-
-def entry(f, h, gamma):
-    h = abs(h)
-    if isinstance(f, SoftSquare):
-        return max(h - gamma, 0) ** 2 / 2
-    if isinstance(f, HardSquare):
-        return max(h**2 - gamma, 0) / 2
-    if isinstance(f, ElasticNet):
-        return h**2 / 2 + gamma * h
-    root = math.sqrt(gamma)
-    return root * h if h <= root else (h**2 + gamma) / 2
-
-
-def reference(f, W):
-    if isinstance(f, Ball):
-        return 0.0 if reference(f.norm, W) <= 1 else INF
-    if isinstance(f, HalfSquare):
-        return reference(f.norm, W) ** 2 / 2
-    columns = W.reshape(len(W), -1).T
-    if f.positive and isinstance(f, (KSupport, ElasticNet, ReversedHuber)) and (W < 0).any():
-        return INF
-    if f.positive:
-        columns = np.maximum(columns, 0)
-    values = each(parameter(f), len(columns))
-    if isinstance(f, TopK):
-        return np.linalg.norm([top_k(z, k) for z, k in zip(columns, values, strict=True)])
-    if isinstance(f, KSupport):
-        scale = abs(columns).max(axis=1)
-        return np.linalg.norm(
-            [t * k_support(w, k) for t, w, k in zip(scale, columns, values, strict=True)]
-        )
-    return sum(entry(f, h, g) for z, g in zip(columns, values, strict=True) for h in z)
-
-
-def into_domain(f, W, radius=0.95):
-    gauge = getattr(f, "norm", f)
-    if gauge.positive and not isinstance(gauge, (TopK, SoftSquare, HardSquare)):
-        W = np.maximum(W, 0)
-    if not isinstance(f, Ball):
-        return W
-    size = reference(gauge, W)
-    return W * min(1.0, radius / size) if size > 0 else W
-
-
-@pytest.fixture(autouse=True)
-def references(monkeypatch):
-    """The laws read their references and domains from here."""
-    monkeypatch.setattr(laws, "reference", reference)
-    monkeypatch.setattr(laws, "into_domain", into_domain)
-
-
-# The laws of test_functions.
-
-
+@every_function
 @every_seed
-@every_case
-def test_values_and_subgradients(f, shape, seed):
-    laws.test_value_and_domain(f, shape, seed)
-    laws.test_subgradient_inequality(f, shape, seed)
+def test_values_and_conjugates(f, shape, seed):
+    laws.value_and_domain(f, shape, seed)
+    laws.subgradient_inequality(f, shape, seed)
+    laws.fenchel_young_inequality(f, shape, seed)
+    laws.fenchel_young_equality(f, shape, seed)
+    laws.biconjugate(f, shape, seed)
 
 
-@every_seed
-@every_case
-def test_conjugates(f, shape, seed):
-    laws.test_fenchel_young_inequality(f, shape, seed)
-    laws.test_fenchel_young_equality(f, shape, seed)
-    laws.test_biconjugate(f, shape, seed)
-
-
-PROX_CASES = [(f, shape) for f, shape in CASES if shape == TALL or parameter(f) in (2, 0.4)]
-
-
-@pytest.mark.parametrize(("gamma", "seed"), laws.GAMMAS)
-@pytest.mark.parametrize(("f", "shape"), PROX_CASES, ids=str)
-def test_proximal_maps(f, shape, gamma, seed):
-    laws.test_moreau(f, shape, gamma, seed)
-    laws.test_prox_optimality(f, shape, gamma, seed)
-
-
-@every_seed
-@pytest.mark.parametrize("gauge", NORMS, ids=str)
-def test_projections(gauge, seed):
-    laws.test_projection_is_idempotent_and_leaves_the_ball_alone(Ball(gauge), seed)
-
-
-@every_seed
-@every_case
-def test_other_arrays(f, shape, seed):
+@pytest.mark.parametrize("f", ALL, ids=str)
+def test_other_arrays(f):
     for kind, dtype in [
         ("numpy", "float32"),
         ("torch", "float64"),
         ("torch", "float32"),
-        ("strict", "float64"),
         ("device", "float64"),
     ]:
-        laws.same_elsewhere(f, shape, kind, dtype, seed)
+        with at(kind=kind, dtype=dtype):
+            laws.same_on_other_arrays(f, TALL, kind, dtype, 0)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize(
-    "gauge", [g for g in NORMS if isinstance(g, TopK) or not g.positive], ids=str
-)
+@every_function
+def test_proximal_maps(f, shape):
+    """Every gamma on TALL, one of them on the other shapes."""
+    for gamma, seed in GAMMAS if shape == TALL else GAMMAS[1:2]:
+        with at(gamma=gamma, seed=seed):
+            laws.moreau(f, shape, gamma, seed)
+            laws.prox_optimality(f, shape, gamma, seed)
+
+
+@over("gauge", NORMS)
+def test_projections(gauge):
+    laws.projection_is_idempotent_and_leaves_the_ball_alone(Ball(gauge), seed=0)
+
+
+@over("dtype", ["float64", "float32"])
+@over("gauge", [g for g in NORMS if isinstance(g, TopK) or not g.positive])
 def test_extreme_scales(gauge, dtype):
-    laws.test_norms_at_extreme_scales(gauge, dtype)
+    laws.homogeneity_at_extreme_scales(gauge, dtype)
 
 
-@pytest.mark.parametrize("f", ALL, ids=str)
+@over("f", ALL)
 def test_no_function_claims_to_be_unitarily_invariant(f):
     assert not f.unitarily_invariant
     assert not f.one_pass
@@ -200,9 +123,9 @@ def test_no_function_claims_to_be_unitarily_invariant(f):
 # Oracles.
 
 
-@every_seed
 @pytest.mark.parametrize("k", [1, 2, 4, 6, 9])
 @both_signs
+@every_seed
 def test_k_support_is_the_infimal_convolution(k, positive, seed):
     """The least ``sum_I ||v_I||`` over decompositions into parts on all supports, by a convex solver."""
     rng = np.random.default_rng(seed)
@@ -226,9 +149,9 @@ def test_k_support_is_the_infimal_convolution(k, positive, seed):
     assert KSupport(k, positive)(w[:, None]) == pytest.approx(found.fun, rel=2e-5)
 
 
-@every_seed
 @pytest.mark.parametrize("k", [1, 2, 3])
 @both_signs
+@every_seed
 def test_gauges_are_the_suprema_of_their_duals(k, positive, seed):
     """By Nelder-Mead from values alone."""
     h = np.random.default_rng(seed).standard_normal(3)
@@ -241,7 +164,7 @@ def test_gauges_are_the_suprema_of_their_duals(k, positive, seed):
     assert support(lift(h)) == pytest.approx(found, rel=1e-5)
 
 
-@pytest.mark.parametrize("f", PENALTIES, ids=str)
+@over("f", PENALTIES)
 def test_conjugates_of_penalties_are_suprema(f):
     """Entry by entry, on a grid and then by bounded search around its best point."""
     gammas = each(f.gamma, 3)
@@ -275,9 +198,9 @@ def test_end_points_of_k(seed):
             )
 
 
-@every_seed
-@pytest.mark.parametrize("k", COUNTS)
+@over("k", COUNTS)
 @both_signs
+@every_seed
 def test_gauge_duality_and_homogeneity(k, positive, seed):
     top, support = TopK(k, positive), KSupport(k, positive)
     assert top.dual == support
@@ -293,7 +216,7 @@ def test_gauge_duality_and_homogeneity(k, positive, seed):
             assert at_least(support(W) + support(abs(W[::-1])), support(W + abs(W[::-1])))
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 5])
+@over("k", [1, 2, 3, 5])
 @both_signs
 def test_subgradient_keeps_k_entries_the_first_of_tied_ones(k, positive):
     Z = np.ones((5, 2))
@@ -392,8 +315,8 @@ def iterates(problem, W, count):
         yield iterate.point.W
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("which", PROBLEMS)
+@over("seed", [0, 1, 2])
 def test_dca_never_rises_and_the_dual_lies_between(which, seed):
     """``G(W+) - F(XW+) <= F*(H) - G*(X^T H) <= G(W) - F(XW)``, and equality at a fixed point."""
     problem = problems(data(seed))[which]
@@ -415,8 +338,8 @@ def test_dca_never_rises_and_the_dual_lies_between(which, seed):
     assert problem.objective(problem.to_primal(H)) == pytest.approx(value, rel=1e-9)
 
 
+@over("which", PROBLEMS)
 @every_seed
-@pytest.mark.parametrize("which", PROBLEMS)
 def test_maps_between_primal_and_dual_descend(which, seed):
     """So that inf (P) = inf (D): at arbitrary points of either domain."""
     problem = problems(data(seed))[which]
@@ -431,7 +354,7 @@ def test_maps_between_primal_and_dual_descend(which, seed):
 
 
 @every_seed
-@pytest.mark.parametrize("k", [1, 3, 12])
+@over("k", [1, 3, 12])
 @both_signs
 def test_a_step_keeps_the_k_largest_and_normalises(k, positive, seed):
     X = data(seed)
@@ -545,7 +468,7 @@ def test_penalty_is_checked():
 
 
 @every_seed
-@pytest.mark.parametrize("s", [1, 3])
+@over("s", [1, 3])
 def test_l1_formulation_is_solved_by_one_entry(s, seed):
     X = data(seed)
     problem = formulation("sparse_l1", X)

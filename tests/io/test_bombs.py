@@ -119,6 +119,7 @@ def compressor(form, name):
     }
 
 
+@pytest.mark.slow
 @ignored
 def test_a_chunk_of_zarr_that_unpacks_to_far_more_than_it_should_is_refused(tmp_path):
     paths = []
@@ -133,6 +134,7 @@ def test_a_chunk_of_zarr_that_unpacks_to_far_more_than_it_should_is_refused(tmp_
     refused("unpacks to more than", *paths)
 
 
+@pytest.mark.slow
 def test_a_chunk_within_a_shard_is_refused_too(tmp_path):
     stream = zstd()
     index = struct.pack("<QQ", 0, len(stream))
@@ -143,6 +145,7 @@ def test_a_chunk_within_a_shard_is_refused_too(tmp_path):
     refused("unpacks to more than", path)
 
 
+@pytest.mark.slow
 def test_filters_that_make_much_of_little_are_refused(tmp_path):
     few = np.zeros(8 * MB, np.uint8).tobytes()
     packed = {"id": "packbits"}
@@ -169,6 +172,7 @@ def hdf5_chunks(path, name, stream, shape, chunks, times=1, mode="w", **options)
     return path
 
 
+@pytest.mark.slow
 def test_a_chunk_of_hdf5_that_unpacks_to_far_more_than_it_should_is_refused(tmp_path):
     paths = [hdf5_chunks(tmp_path / "t.h5", "X", deflated(15), CHUNK, CHUNK, dtype="f8")]
     checked = {"dtype": "f8", "shuffle": True, "fletcher32": True}
@@ -178,6 +182,7 @@ def test_a_chunk_of_hdf5_that_unpacks_to_far_more_than_it_should_is_refused(tmp_
     refused("unpacks to more than", *paths)
 
 
+@pytest.mark.slow
 def test_arrays_that_are_read_whole_are_refused(tmp_path):
     """The parts of sparse matrices and names of rows, whose chunks are all in order."""
     n, many = 2 * MB, 64
@@ -196,6 +201,7 @@ def test_arrays_that_are_read_whole_are_refused(tmp_path):
     refused("packed so tightly", path, names)
 
 
+@pytest.mark.slow
 def test_filters_of_hdf5_say_how_much_they_make():
     def array(code, values, stream=b"", more=()):
         listed = [(code, 0, values, b""), *more]

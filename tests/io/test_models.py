@@ -737,6 +737,7 @@ COSTLY = {  # each took 10 to 60 times its size
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 @pytest.mark.parametrize("kind", COSTLY)
 def test_a_header_of_many_parts_is_refused_before_it_takes_memory(kind, tmp_path, monkeypatch):
@@ -1018,3 +1019,50 @@ def test_a_new_loss_is_a_class_and_one_entry(tmp_path, monkeypatch):
     monkeypatch.delitem(dualpca.LOSSES, "charbonnier")
     with pytest.raises(ModelFileError, match="Charbonnier"):
         load(tmp_path / "model")
+
+
+# Damaged headers, and names that are not those of plain files.
+
+
+@pytest.fixture
+def model_file(tmp_path):
+    """A model file."""
+    PCA(2).fit(np.random.default_rng(0).standard_normal((20, 4))).save(tmp_path / "model.dualpca")
+    return tmp_path / "model.dualpca"
+
+
+def rewrite_header(path, change):
+    """Change the header of a model file, whose checksum then does not fit."""
+    content = path.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    head = json.loads(content[8 : 8 + length])
+    change(head)
+    new = json.dumps(head, separators=(",", ":")).encode()
+    path.write_bytes(len(new).to_bytes(8, "little") + new + content[8 + length :])
+
+
+def test_a_header_without_the_shape_of_an_array_is_refused(model_file):
+    def forget(head):
+        del next(entry for name, entry in head.items() if name != "__metadata__")["shape"]
+
+    assert read_header(model_file)["class"] == "PCA"
+    rewrite_header(model_file, forget)
+    with pytest.raises(ModelFileError, match=r"damaged header .*'shape'.*; take another copy"):
+        read_header(model_file)
+
+
+def test_a_header_whose_text_is_a_number_is_refused(model_file):
+    rewrite_header(model_file, lambda head: head["__metadata__"].update(dualpca=7))
+    with pytest.raises(ModelFileError, match=r"damaged header \(TypeError: its text is no text\)"):
+        read_header(model_file)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_named_pipe_is_not_replaced_by_a_file(tmp_path, overwrite):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    model = PCA(2).fit(np.eye(4))
+    with pytest.raises(FileExistsError, match=r"pipe is not a plain file; give another name"):
+        model.save(pipe, overwrite=overwrite)
+    assert pipe.is_fifo()

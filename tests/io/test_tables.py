@@ -1,6 +1,7 @@
 """Tables of delimited text: what is read equals what other readers read; each mistake is answered."""
 
 import bz2
+import errno
 import gc
 import gzip
 import io
@@ -480,6 +481,7 @@ print((peak() - before) // 1000, type(table.X).__name__, *table.X.shape)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is not told")
 def test_memory_does_not_grow_with_the_file(file):
     """200,000 x 50, 80 MB of numbers and 180 MB of text, with 16 MB of it allowed in memory."""
@@ -652,3 +654,54 @@ def test_names_and_labels_beyond_memory_are_refused(file, monkeypatch):
     with pytest.raises(TableError, match="choose another --id"):
         read(path, memory=10)
     assert len(read(path, memory=10**6).ids) == 100
+
+
+# Odd but right, and what is refused with a remedy.
+
+
+def test_names_longer_than_the_first_look_are_read_whole(tmp_path):
+    names = [f"{'n' * 9000}{j}" for j in range(12)]
+    rows = "\n".join(",".join(str(12 * i + j) for j in range(12)) for i in range(3))
+    (tmp_path / "wide.csv").write_text(",".join(names) + "\n" + rows + "\n")
+    table = read(tmp_path / "wide.csv")
+    assert table.names == names
+    np.testing.assert_array_equal(table.X, np.arange(36.0).reshape(3, 12))
+
+
+@pytest.mark.parametrize("delimiter", [",", None])
+def test_a_cell_that_never_ends_is_refused_with_its_line(tmp_path, delimiter):
+    text = "a,b\n1,2\n3,4\n" + '"' + "5" * 200_000 + ",6\n7,8\n"
+    (tmp_path / "x.csv").write_text(text)
+    with pytest.raises(TableError, match=r"line 4 cannot be read .*; give the right --delim"):
+        read(tmp_path / "x.csv", delimiter=delimiter)
+
+
+def test_a_closed_standard_input_is_refused(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(TableError, match="it is closed; give a file, or the output of a command"):
+        read("-")
+
+
+def test_a_zarr_through_a_pipe_is_refused(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1,2\n3,4\n")))
+    with pytest.raises(TableError, match="zarr cannot come through a pipe; give its path"):
+        read("-", format="zarr")
+
+
+def test_a_file_that_may_not_be_read_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n")
+
+    def refused(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refused)
+    with pytest.raises(TableError, match="Permission denied; check its permissions"):
+        read(tmp_path / "x.csv")
+
+
+def test_a_range_of_columns_whose_names_have_colons(tmp_path):
+    (tmp_path / "x.csv").write_text("a:b,c,d:e\n1,2,3\n4,5,6\n")
+    table = read(tmp_path / "x.csv", columns=Columns(keep=["a:b:c"]))
+    assert table.names == ["a:b", "c"]
+    table = read(tmp_path / "x.csv", columns=Columns(keep=["c:d:e"]))
+    assert table.names == ["c", "d:e"]

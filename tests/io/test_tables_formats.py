@@ -900,3 +900,123 @@ def test_text_of_parquet_that_is_no_utf_8_is_refused(tmp_path):
 def test_zeros_at_the_end_of_text_are_written(tmp_path):
     write(tmp_path / "t.parquet", {"id": ["a\0", "b"], "x": [1.0, 2.0]})
     assert list(read(tmp_path / "t.parquet").ids) == ["a\0", "b"]
+
+
+# Odd but right, and what is refused with a remedy.
+
+SMALL = np.arange(12.0).reshape(4, 3)
+
+
+def sparse_group(file, **attributes):
+    """SMALL as CSR in the group "X" of an HDF5 file."""
+    node, S = file.create_group("X"), sp.csr_array(SMALL)
+    node["data"], node["indices"], node["indptr"] = S.data, S.indices, S.indptr
+    node.attrs.update(attributes)
+    return node
+
+
+def test_an_npy_of_records_is_refused(tmp_path):
+    path = tmp_path / "records.npy"
+    records = np.zeros(3, dtype=[("größe", "f8")])
+    with path.open("wb") as file:
+        np.lib.format.write_array(file, records, version=(3, 0))
+    with pytest.raises(TableError, match=r"version \(3, 0\) holds records; save a matrix"):
+        read(path)
+
+
+def test_a_sparse_npz_of_another_format_is_refused(tmp_path):
+    sp.save_npz(tmp_path / "x.npz", sp.coo_array(SMALL).tobsr())
+    with pytest.raises(TableError, match="the sparse matrix has format 'bsr'; save it as CSR"):
+        read(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize("where", ["attribute", "array"])
+def test_a_sparse_group_says_its_shape(tmp_path, where):
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        node = sparse_group(file, **{"encoding-type": "csr_matrix"})
+        if where == "attribute":
+            node.attrs["shape"] = SMALL.shape
+        else:
+            node["shape"] = SMALL.shape
+    table = read(tmp_path / "x.h5")
+    assert sp.issparse(table.X)
+    np.testing.assert_array_equal(table.X.toarray(), SMALL)
+
+
+def test_a_sparse_group_without_a_shape_is_refused(tmp_path):
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        sparse_group(file, **{"encoding-type": "csr_matrix"})
+    with pytest.raises(TableError, match="does not say its shape; save it with the attribute shap"):
+        read(tmp_path / "x.h5")
+
+
+def test_an_array_of_one_dimension_is_refused(tmp_path):
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["X"] = np.arange(5.0)
+    with pytest.raises(TableError, match=r"1 dimension\(s\), shape \(5,\); a matrix is needed"):
+        read(tmp_path / "x.h5")
+
+
+def test_matrices_four_groups_down_are_not_looked_for(tmp_path):
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["a/b/c/seen"], file["a/b/c/d/unseen"] = SMALL, SMALL
+    np.testing.assert_array_equal(read(tmp_path / "x.h5").X, SMALL)
+    np.testing.assert_array_equal(read(tmp_path / "x.h5", key="a/b/c/d/unseen").X, SMALL)
+
+
+def described(path, fill):
+    """SMALL with the names of rows of AnnData, and a column "kind" that ``fill`` adds to them."""
+    with h5py.File(path, "w") as file:
+        file["X"] = SMALL
+        obs = file.create_group("obs")
+        obs.attrs["_index"] = "_index"
+        obs["_index"] = np.array([b"p", b"q", b"r", b"s"])
+        fill(obs)
+    return read(path, columns=Columns(label="kind"))
+
+
+def test_labels_that_may_be_missing_are_read(tmp_path):
+    def fill(obs):
+        obs["kind/values"] = np.array([3, 1, 2, 1])
+        obs["kind/mask"] = np.zeros(4, dtype=bool)
+
+    table = described(tmp_path / "x.h5ad", fill)
+    assert list(table.ids) == ["p", "q", "r", "s"]
+    assert list(table.labels) == ["3", "1", "2", "1"]
+
+
+def test_labels_as_anndata_wrote_them_before_0_7_are_read(tmp_path):
+    def fill(obs):
+        obs["kind"] = np.array([1, 0, -1, 1], dtype=np.int8)
+        obs["__categories/kind"] = np.array([b"low", b"high"])
+
+    table = described(tmp_path / "x.h5ad", fill)
+    assert list(table.labels) == ["high", "low", "", "high"]
+
+
+def test_labels_of_an_unknown_kind_are_refused(tmp_path):
+    with pytest.raises(TableError, match=r"column 'kind' of obs is of no kind .*; choose another"):
+        described(tmp_path / "x.h5ad", lambda obs: obs.create_group("kind"))
+
+
+def test_infinite_entries_of_a_sparse_matrix_are_refused_with_their_place(tmp_path):
+    S = sp.csr_array(SMALL).astype(float)
+    S[2, 1] = np.inf
+    scipy.io.mmwrite(tmp_path / "x.mtx", S)
+    with pytest.raises(TableError, match=r"infinite.*row 3"):
+        read(tmp_path / "x.mtx")
+
+
+def test_a_sparse_matrix_tells_how_many_rows_were_read(tmp_path):
+    sp.save_npz(tmp_path / "x.npz", sp.csr_array(SMALL))
+    told = []
+    read(tmp_path / "x.npz", on_rows=lambda *numbers: told.append(numbers))
+    assert [rows for rows, *_ in told] == [4]
+
+
+def test_without_h5py_it_says_what_to_install(tmp_path, monkeypatch):
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["X"] = SMALL
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    with pytest.raises(ImportError, match=r"tables need h5py.*: pip install 'dualpca\[io\]'"):
+        read(tmp_path / "x.h5")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 import torch
+from tests.loops import over
 
 from dualpca import Kernel, Lp, Spectral, as_operator, centered
 from dualpca.linalg import (
@@ -88,9 +89,9 @@ class Implicit:
         return self.Phi.T @ W.coefficients
 
 
-every_seed = pytest.mark.parametrize("seed", SEEDS)
+every_seed = over("seed", SEEDS)
 every_kind = pytest.mark.parametrize("kind", KINDS)
-every_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
+every_shape = over("shape", SHAPES)
 
 
 # Singular values and maps of them.
@@ -110,7 +111,7 @@ def test_right_singular(shape, kind, seed):
 
 
 @every_seed
-@pytest.mark.parametrize("centre", [False, True])
+@over("centre", [False, True])
 def test_right_singular_of_implicit_factors(centre, seed):
     rng = np.random.default_rng(seed)
     space = Implicit(rng, centre=centre)
@@ -150,8 +151,8 @@ class KnownGram:
 
 
 @every_kind
-@pytest.mark.parametrize("scale", [1e-150, 1e-3, 1.0, 1e3, 1e150])
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@over("scale", [1e-150, 1e-3, 1.0, 1e3, 1e150])
+@over("dtype", ["float64", "float32"])
 def test_a_gram_matrix_is_read_down_to_its_rounding(dtype, scale, kind):
     """Of eigenvalues relative to the first: above n eps kept, below eps or negative zero."""
     eps = float(np.finfo(dtype).eps)
@@ -172,7 +173,7 @@ MAPS = {
     "cube": lambda sigma: sigma**3,
     "affine": lambda sigma: 2 * sigma + 1,
 }
-every_map = pytest.mark.parametrize("f", MAPS.values(), ids=MAPS.keys())
+every_map = over("f", MAPS.values())
 
 
 @every_seed
@@ -188,8 +189,8 @@ def test_map_singular_values(shape, kind, f, seed):
 
 
 @every_seed
-@pytest.mark.parametrize("centre", [False, True])
-@pytest.mark.parametrize("size", [1e-3, 1.0])
+@over("centre", [False, True])
+@over("size", [1e-3, 1.0])
 @every_map
 def test_map_singular_values_of_implicit_factors(f, size, centre, seed):
     rng = np.random.default_rng(seed)
@@ -258,7 +259,7 @@ SPECTRA = {
 
 @every_seed
 @every_kind
-@pytest.mark.parametrize("spectrum", SPECTRA)
+@over("spectrum", SPECTRA)
 def test_orthonormalize(spectrum, kind, seed):
     Y = with_singular_values(np.random.default_rng(seed), (30, 5), SPECTRA[spectrum])
     Q = back(orthonormalize(KINDS[kind](Y)))
@@ -268,7 +269,7 @@ def test_orthonormalize(spectrum, kind, seed):
 
 
 @every_seed
-@pytest.mark.parametrize("condition", [1.0, 1e2, 1e4, 1e6])
+@over("condition", [1.0, 1e2, 1e4, 1e6])
 def test_orthonormalize_implicit_factors(condition, seed):
     """Orthonormal whatever the condition, as far as the Gram matrix sees the columns at all."""
     rng = np.random.default_rng(seed)
@@ -321,7 +322,7 @@ def test_residual_is_the_formula_for_orthonormal_w(kind, seed):
 
 
 @every_seed
-@pytest.mark.parametrize("condition", [1.0, 1e1, 1e3])
+@over("condition", [1.0, 1e1, 1e3])
 def test_residual_does_not_depend_on_the_basis(condition, seed):
     """For Z = X^T X W: the same for W and for W times any invertible matrix."""
     rng = np.random.default_rng(seed)
@@ -364,7 +365,7 @@ def test_nothing_spans_nothing(kind):
 
 
 @every_kind
-@pytest.mark.parametrize("size", [1.0, 3.0])
+@over("size", [1.0, 3.0])
 def test_residual_of_zero_and_of_nan(size, kind):
     """Z = 0 is in every span; a Z that is not a number must not pass for converged."""
     W = size * np.linalg.qr(np.random.default_rng(0).standard_normal((30, 4)))[0]
@@ -396,7 +397,7 @@ def test_residual_at_other_scales(seed):
 
 @every_seed
 @every_kind
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@over("dtype", ["float64", "float32"])
 def test_signs(dtype, kind, seed):
     """The entry of largest magnitude becomes positive, whatever the signs of the input."""
     rng = np.random.default_rng(seed)
@@ -413,7 +414,7 @@ def test_signs(dtype, kind, seed):
 
 
 @every_kind
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@over("dtype", ["float64", "float32"])
 def test_ties_of_signs_go_to_the_first(dtype, kind):
     """Exactly tied, or tied but for rounding on either side: the first of the tied entries decides."""
     eps = np.finfo(dtype).eps
@@ -445,14 +446,14 @@ def test_products_and_norms(shape, kind, seed):
 
 @every_seed
 @every_kind
-@pytest.mark.parametrize("scale", [1e-300, 1e-200, 1e-16, 1.0, 1e16, 1e200, 1e300])
+@over("scale", [1e-300, 1e-200, 1e-16, 1.0, 1e16, 1e200, 1e300])
 def test_norm_neither_overflows_nor_vanishes(scale, kind, seed):
     A = np.random.default_rng(seed).standard_normal((30, 4))
     assert norm(KINDS[kind](scale * A)) / scale == pytest.approx(np.linalg.norm(A), rel=1e-13)
 
 
 @every_seed
-@pytest.mark.parametrize("scale", [1e-36, 1e-20, 1.0, 1e20, 1e36])
+@over("scale", [1e-36, 1e-20, 1.0, 1e20, 1e36])
 def test_norm_in_float32(scale, seed):
     A = np.random.default_rng(seed).standard_normal((30, 4)).astype(np.float32)
     scaled = A * np.float32(scale)
@@ -495,7 +496,7 @@ def test_entries_of_implicit_factors_are_refused():
 
 
 @every_kind
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@over("dtype", ["float64", "float32"])
 def test_asarray_like(dtype, kind):
     like = KINDS[kind](np.ones((2, 2), dtype))
     made = asarray_like([[1.0, 2.0]], like)
@@ -507,7 +508,7 @@ def test_asarray_like(dtype, kind):
 
 @every_seed
 @every_kind
-@pytest.mark.parametrize("scale", [1e-300, 1e-200, 1.0, 1e200, 1e300])
+@over("scale", [1e-300, 1e-200, 1.0, 1e200, 1e300])
 def test_column_norms_neither_overflow_nor_vanish(scale, kind, seed):
     A = np.random.default_rng(seed).standard_normal((30, 4)) * [1.0, 1e-3, 0.0, 1e3]
     sizes = back(column_norms(KINDS[kind](scale * A)))
@@ -516,7 +517,7 @@ def test_column_norms_neither_overflow_nor_vanish(scale, kind, seed):
 
 @every_seed
 @every_kind
-@pytest.mark.parametrize("scale", [1e-36, 1e-20, 1.0, 1e20, 1e36])
+@over("scale", [1e-36, 1e-20, 1.0, 1e20, 1e36])
 def test_column_norms_in_float32(scale, kind, seed):
     """However far apart: the small columns are not lost beside the large ones."""
     A = np.random.default_rng(seed).standard_normal((30, 3)).astype(np.float32)
@@ -528,7 +529,7 @@ def test_column_norms_in_float32(scale, kind, seed):
 
 
 @every_kind
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@over("dtype", ["float64", "float32"])
 def test_column_norms_of_nothing(dtype, kind):
     for shape, columns in (((0, 3), 3), ((3, 0), 0), ((5, 2), 2)):
         sizes = column_norms(KINDS[kind](np.zeros(shape, dtype)))
@@ -549,8 +550,8 @@ def test_lower_triangular_inverse(kind, seed):
 
 
 @every_kind
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("shape", [(3, 2), (4,), (), (0, 2)], ids=str)
+@over("dtype", ["float64", "float32"])
+@over("shape", [(3, 2), (4,), (), (0, 2)])
 def test_to_numpy(shape, dtype, kind):
     A = np.random.default_rng(0).standard_normal(shape).astype(dtype)
     made = to_numpy(KINDS[kind](A))
@@ -566,7 +567,7 @@ def test_to_numpy_of_lazy_arrays_and_of_a_gpu():
 
 
 @every_kind
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@over("dtype", ["float64", "float32"])
 def test_standard_normal(dtype, kind):
     """Of that kind, dtype and device; on the host the same numbers for every kind."""
     like = KINDS[kind](np.ones((1, 1), dtype))
@@ -603,7 +604,7 @@ def cupy(monkeypatch):
 
 
 @pytest.mark.usefixtures("cupy")
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@over("dtype", ["float64", "float32"])
 def test_cupy_draws_and_solves_by_itself(dtype):
     like = np.ones(1, dtype)
     assert on_gpu(like) is True

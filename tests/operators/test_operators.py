@@ -1,5 +1,6 @@
 """Laws of the data as an operator, over the list of all operators."""
 
+import functools
 import hashlib
 import math
 from itertools import pairwise
@@ -11,6 +12,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from array_api_compat import array_namespace, device
+from tests.loops import over
 
 from dualpca import Blocks, Centered, Kernel, Matrix, Weighted, as_operator, centered
 from dualpca.linalg import cross, gram, inner, is_implicit, norm
@@ -284,21 +286,41 @@ def transposed(make):
 UPRIGHT = {**PLAIN, **CENTRED, **SHIFTED, **WEIGHTED}
 OPERATORS = {**UPRIGHT, **{f"{name}-T": transposed(make) for name, make in UPRIGHT.items()}}
 
-every_operator = pytest.mark.parametrize("name", OPERATORS)
+
+def by_source(names):
+    """The names of operators by the data that they are views of."""
+    sources = {}
+    for name in names:
+        source = name.removesuffix("-T").removeprefix("weighted-")
+        source = source.removeprefix("centre-").removeprefix("mean-")
+        sources.setdefault(source, []).append(name)
+    return sources
+
+
+VIEWS = by_source(OPERATORS)
+
+
+def every_operator(law):
+    """The law for all views of the data, one case for each source."""
+    return pytest.mark.parametrize("source", VIEWS)(over("name", VIEWS, by="source")(law))
+
+
+def every_block_size(law):
+    """The law with blocks of 4 MB and, on other numbers, with the least: all data has several."""
+
+    @functools.wraps(law)
+    def in_blocks(seed, **given):
+        with pytest.MonkeyPatch.context() as patch:
+            if seed == 1:
+                patch.setattr(_blocks, "BLOCK_BYTES", 1)
+            law(seed=seed, **given)
+
+    return over("seed", [0, 1])(in_blocks)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("maps")
-
-
-@pytest.fixture(params=["blocks of 4 MB", "blocks of 64 rows"])
-def seed(request, monkeypatch):
-    """Every law a second time, on other numbers, with the least blocks: all data has several."""
-    if request.param == "blocks of 4 MB":
-        return 0
-    monkeypatch.setattr(_blocks, "BLOCK_BYTES", 1)
-    return 1
 
 
 def make(name, seed, folder):
@@ -343,6 +365,7 @@ def row_map_with_sums(Y, part):
 
 
 @every_operator
+@every_block_size
 def test_products(name, seed, folder):
     """X W and X^T H are the dense products, and <XW, H> = <W, X^T H>."""
     X, dense, rng = make(name, seed, folder)
@@ -356,6 +379,7 @@ def test_products(name, seed, folder):
 
 
 @every_operator
+@every_block_size
 def test_sweep_is_two_products(name, seed, folder):
     X, dense, rng = make(name, seed, folder)
     W = rng.standard_normal((X.shape[1], S)) / math.sqrt(X.shape[1])
@@ -371,6 +395,7 @@ def test_sweep_is_two_products(name, seed, folder):
 
 
 @every_operator
+@every_block_size
 def test_row_norms_and_energy(name, seed, folder):
     X, dense, _ = make(name, seed, folder)
     expected = np.linalg.norm(dense, axis=1)
@@ -384,6 +409,7 @@ def test_row_norms_and_energy(name, seed, folder):
 
 
 @every_operator
+@every_block_size
 def test_gram_and_kernel(name, seed, folder):
     X, dense, rng = make(name, seed, folder)
     size = scale(name, X, dense) ** 2 * math.sqrt(max(X.shape))
@@ -407,6 +433,7 @@ def test_transpose_is_an_involution(name, folder):
 
 
 @every_operator
+@every_block_size
 def test_passes(name, seed, folder):
     """One pass for a product or a sweep; two for a sweep of X.T where X is read by rows only."""
     X, _, rng = make(name, seed, folder)
@@ -449,9 +476,9 @@ def test_small_things_are_of_the_datas_kind(name, folder):
     assert f"{dense.shape[0]}, {dense.shape[1]}" in repr(X)
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in OPERATORS if "weighted" not in name and not name.endswith("-T")]
-)
+@pytest.mark.parametrize("source", VIEWS)
+@over("name", by_source({**PLAIN, **CENTRED, **SHIFTED}), by="source")
+@every_block_size
 def test_todense(name, seed, folder):
     X, dense, _ = make(name, seed, folder)
     agree(X, X.todense(), dense, scale(name, X, dense))
@@ -476,13 +503,14 @@ def test_views_share_one_counter():
 # Centring.
 
 
-@pytest.mark.parametrize("mean", [1e2, 1e4])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
     "convert",
     [lambda A: A, torch.asarray, strict, pieces],
     ids=["numpy", "torch", "strict", "blocks"],
 )
+@over("mean", [1e2, 1e4])
+@over("dtype", ["float32", "float64"])
+@every_block_size
 def test_centring_keeps_the_digits_of_the_data(convert, dtype, mean, seed):
     """Every product within a few roundings of the one with the data centred in higher precision."""
     rng = np.random.default_rng(seed)
@@ -508,7 +536,7 @@ def as_seen(X, W):
     return to_numpy(X.asarray(W)).astype(np.longdouble)
 
 
-@pytest.mark.parametrize("name", [name for name in CENTRED if name.startswith("mean-")])
+@over("name", [name for name in CENTRED if name.startswith("mean-")])
 def test_centred_columns_sum_to_zero(name, folder):
     X, _, _ = make(name, 0, folder)
     ones = X.asarray(np.ones((X.shape[0], 1)))
@@ -569,6 +597,7 @@ def test_sparse_data_is_never_densified(name, folder, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
+@every_block_size
 def test_memory_maps_are_neither_written_nor_copied(dtype, seed, folder):
     shape = longer_than_two_blocks(np.dtype(dtype).itemsize)
     rng = np.random.default_rng(seed)
@@ -594,7 +623,8 @@ def test_memory_maps_are_neither_written_nor_copied(dtype, seed, folder):
     assert hashlib.sha256(path.read_bytes()).hexdigest() == before
 
 
-@pytest.mark.parametrize("name", ["numpy-C", "numpy-F", "numpy-strided", "numpy-float32", "large"])
+@over("name", ["numpy-C", "numpy-F", "numpy-strided", "numpy-float32", "large"])
+@every_block_size
 def test_dense_blocks_are_views(name, seed, folder):
     X, _, _ = make(name, seed, folder)
     assert all(np.shares_memory(block, X.data) for _, block in X.blocks())
@@ -762,7 +792,14 @@ KERNELS = {
         if name in ("matrix", "function", "linear-blocks", "matrix-strict")
     },
 }
-every_kernel = pytest.mark.parametrize("name", KERNELS)
+KERNEL_VIEWS = by_source(KERNELS)
+
+
+def every_kernel(law):
+    """The law for all views of the kernels, one case for each of these."""
+    return pytest.mark.parametrize("source", KERNEL_VIEWS)(
+        over("name", KERNEL_VIEWS, by="source")(law)
+    )
 
 
 def make_kernel(name, seed):
@@ -772,6 +809,7 @@ def make_kernel(name, seed):
 
 
 @every_kernel
+@every_block_size
 def test_kernel_products(name, seed):
     """X (X^T A) = K A, the dot test, and the sweep as two products."""
     X, Phi, rng = make_kernel(name, seed)
@@ -797,6 +835,7 @@ def test_kernel_products(name, seed):
 
 
 @every_kernel
+@every_block_size
 def test_implicit_factors(name, seed):
     """Inner products of W = Gamma^T A and of its linear maps are those of the explicit Phi^T A."""
     X, Phi, rng = make_kernel(name, seed)
@@ -831,6 +870,7 @@ def test_implicit_factors(name, seed):
 
 
 @every_kernel
+@every_block_size
 def test_kernel_matrix_and_row_norms(name, seed):
     X, Phi, _ = make_kernel(name, seed)
     K = Phi @ Phi.T
@@ -845,6 +885,7 @@ def test_kernel_matrix_and_row_norms(name, seed):
 
 
 @every_kernel
+@every_block_size
 def test_kernel_passes(name, seed):
     """One product with K a step, none for X.T @ H, none for linear maps of known factors."""
     X, _, rng = make_kernel(name, seed)

@@ -462,6 +462,7 @@ except MemoryError:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits memory as Linux does")
 @pytest.mark.parametrize("kind", ["npy", "hdf5", "zarr", "arrow", "parquet"])
 def test_a_file_larger_than_memory(kind, tmp_path, monkeypatch):
@@ -550,6 +551,7 @@ def test_what_is_no_source():
         assert not out_of_core(data)
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_for_it():
     code = (
         "import sys, numpy, sklearn.utils; before = set(sys.modules); import dualpca; "

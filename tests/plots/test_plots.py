@@ -399,6 +399,7 @@ def test_data_frames_and_sparse_rows(model):
 # axes and imports
 
 
+@pytest.mark.slow
 def test_plots_and_matplotlib_are_imported_on_demand():
     code = (
         "import sys, dualpca; assert 'dualpca.plots' not in sys.modules; import dualpca.plots; "

@@ -65,6 +65,7 @@ def test_links_resolve(page):
             )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page", [p for p in PAGES if BLOCK.search(p.read_text(encoding="utf-8"))], ids=named
 )

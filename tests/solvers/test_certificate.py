@@ -83,7 +83,9 @@ def judged(A, components, s, center, values=None):
     return 1 - np.linalg.norm(A @ Q) ** 2 / values[:s].sum(), residual
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize(
+    "part", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(1, PARTS))]
+)
 def test_never_below_the_truth_and_right_to_tol(part):
     wrong = []
     for seed in range(part, RUNS, PARTS):

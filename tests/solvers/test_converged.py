@@ -42,6 +42,7 @@ def checked(problem, solver, s, tol, optimum):
     return result.converged
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("letter", [*LETTERS, "nT", "pT", "kT", "holder_dualT"])
 def test_converged_means_near_the_optimum(letter, solver):

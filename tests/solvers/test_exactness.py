@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from test_krylov import gaussian, matrix, spectra
+from spectra import gaussian, matrix, spectra
 from threadpoolctl import threadpool_limits
 
 from dualpca import PCA, as_operator
@@ -64,6 +64,7 @@ def test_sixteen_digits_where_they_are_asked_for(name, side, solver):
     np.testing.assert_allclose(model.singular_values_, sigma[:5], rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_loose_runs_are_certified_too():
     below, ratios = [], []
     for seed in range(3):
@@ -89,6 +90,7 @@ def test_loose_runs_are_certified_too():
     assert np.median(ratios) <= 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["dense", "few columns", "csr", "csc"])
 @pytest.mark.parametrize("solver", ["gram", "krylov"])
 def test_the_same_subspace_whatever_the_number_of_threads(kind, solver, monkeypatch):
@@ -247,6 +249,7 @@ def test_wide_data_needs_no_matrix_of_its_columns(monkeypatch):
     np.testing.assert_allclose(model.singular_values_, sigma[:3], rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["dca", "zerofpr", "simultaneous"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("tol", [1e-1, 1e-2, 1e-4])

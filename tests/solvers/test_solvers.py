@@ -269,6 +269,7 @@ COUNTS = {
 SEEDS = {"l": 9, "n": 3, "o": 3, "q": 3}
 
 
+@pytest.mark.slow
 def test_counts_of_the_reference_implementation():
     found = {key: [] for key in (*COUNTS, ("q", "zerofpr"))}
     for seed in range(max(SEEDS.values())):

@@ -21,6 +21,24 @@ def count(small: int, large: int) -> int:
     return large if LARGE else small
 
 
+def tries(small: int, large: int):
+    """How often hypothesis tries, with the seed of the run where that is large."""
+    from hypothesis import HealthCheck, seed, settings  # not in the processes that are measured
+
+    def decorate(test):
+        checks = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+        test = settings(
+            max_examples=count(small, large),
+            deadline=None,
+            derandomize=not LARGE,
+            database=None,
+            suppress_health_check=checks,
+        )(test)
+        return seed(SEED)(test) if LARGE else test
+
+    return decorate
+
+
 def peak() -> int:
     """The most bytes this process held; where the system tells, not what its parent held."""
     status = Path("/proc/self/status")

@@ -90,7 +90,7 @@ for trial in range(trials):
         fit(model, X)
         ended = True
         timer.join()
-        time.sleep(0.05)
+        time.sleep(0.05)  # a signal that was sent at the end arrives here
     except KeyboardInterrupt:
         caught += 1
     timer.join()

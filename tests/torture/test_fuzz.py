@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, example, given, seed, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
-from scale import LARGE, SEED, count
+from scale import LARGE, SEED, count, tries
 
 from dualpca.io.tables import Columns, TableError, read, write
 from dualpca.io.tables.columns import Header, choose
@@ -36,23 +36,6 @@ TARGETS = [
     *(f"dualpca fit: {ending}" for ending in ("csv", "parquet", "npy")),
     *("dualpca inspect", "dualpca.load: bytes", "dualpca.load: header, checksum right"),
 ]
-
-
-def tries(small, large):
-    """How often hypothesis tries, with the seed of the run where that is large."""
-
-    def decorate(test):
-        checks = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-        test = settings(
-            max_examples=count(small, large),
-            deadline=None,
-            derandomize=not LARGE,
-            database=None,
-            suppress_health_check=checks,
-        )(test)
-        return seed(SEED)(test) if LARGE else test
-
-    return decorate
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scale import SEED, count
-from test_fuzz import tries
+from scale import SEED, count, tries
 
 from dualpca import RobustPCA
 from dualpca.report import report, write_report

@@ -63,7 +63,7 @@ RENAMED = {"_origin": "_kernel_shift", "_near": "_start_rows"}
 
 def upgrade_version_1(model: Any) -> None:
     """Give a model from a version-1 file the attributes that version 2 has."""
-    for estimator in estimators(model):
+    for estimator in _fitted_steps(model):
         fitted = vars(estimator)
         if type(estimator).__name__ == "RobustKernelPCA" and "dual_coef_" in fitted:
             fitted["axes_coef_"] = fitted.pop("dual_coef_")
@@ -76,9 +76,7 @@ def upgrade_version_1(model: Any) -> None:
             fitted.setdefault("_kernel_shift", None)
         if type(estimator).__name__ == "KernelPCA":
             theta, variance = fitted["eigenvalues_"], fitted["explained_variance_"]
-            with np.errstate(
-                all="ignore"
-            ):  # a variance was theta / n; check_fitted judges the others
+            with np.errstate(all="ignore"):  # a variance was theta / n; check_fitted judges others
                 n = np.divide(theta[0], variance[0])
                 fitted["explained_variance_"] = variance * (n / (n - 1) if n > 1 else 1.0)
             fitted["n_components_"] = len(theta)

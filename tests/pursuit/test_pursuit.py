@@ -13,7 +13,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import linprog
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dualpca import as_operator
 from dualpca.estimators.pursuit import PrincipalComponentPursuit
@@ -52,11 +51,6 @@ def distance(A, B):
 
 def fitted(X, **options):
     return PrincipalComponentPursuit(random_state=0, **options).fit(X)
-
-
-@parametrize_with_checks([PrincipalComponentPursuit()])
-def test_checks_of_scikit_learn(estimator, check):
-    check(estimator)
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -23,7 +23,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dualpca import DCA, PCA, Blocks, SparsePCA, as_operator
 from dualpca.formulations import block_sparse, gpower, sparse
@@ -913,29 +912,6 @@ def test_a_tolerance_of_0_ends(kind):
 
 
 # The tools of scikit-learn.
-
-# More of them are in test_sklearn_contract.py.
-ESTIMATORS = [
-    SparsePCA(),
-    SparsePCA(1, deflation="orthogonal", penalty="l0"),
-    SparsePCA(1, method="block"),
-    SparsePCA(1, method="block", penalty="l1"),
-    SparsePCA(1, method="reconstruction", positive=True),
-]
-
-
-def other_shapes(estimator):
-    if estimator.n_components is not None:
-        return {}
-    reason = "the number of components is that of the rows, which are repeated"
-    kinds = ("dense", "sparse")
-    return {f"check_sample_weight_equivalence_on_{kind}_data": reason for kind in kinds}
-
-
-@pytest.mark.filterwarnings("ignore:no variance was left:UserWarning")
-@parametrize_with_checks(ESTIMATORS, expected_failed_checks=other_shapes)
-def test_checks_of_scikit_learn(estimator, check):
-    check(estimator)
 
 
 @every

@@ -1,0 +1,1 @@
+"""The tests: a folder for each package of src, and what they share."""
