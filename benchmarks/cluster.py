@@ -18,7 +18,8 @@ import dask.array as da
 import numpy as np
 from distributed import Client, LocalCluster, wait
 
-from dualpca import PCA, Blocks
+from dualpca import PCA
+from dualpca.operators import Blocks
 from dualpca.operators.dask.distributed import Distributed
 
 #: Seconds after which a method is not asked for more.

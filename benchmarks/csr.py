@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dualpca import as_operator, centered
+from dualpca import as_operator
+from dualpca.operators import centered
 
 
 def seconds(f: Callable[[], Any]) -> float:

@@ -144,7 +144,7 @@ def _ours(A: Any, s: int, knob: Any) -> Any:
 
 def _first_order(solver: str) -> Run:
     def run(A: Any, s: int, knob: Any) -> np.ndarray:
-        problem = dualpca.formulation("n", A)
+        problem = dualpca.formulations.formulation("n", A)
         return dualpca.solve(problem, solver, s=s, tol=knob, max_iter=300, random_state=0).W
 
     return run

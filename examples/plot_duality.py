@@ -15,7 +15,9 @@ goes down in both at once, and at the end the gap is zero.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from dualpca import DCA, FORMULATIONS, as_operator, optimal_value, solve
+from dualpca import FORMULATIONS, as_operator, solve
+from dualpca.formulations import optimal_value
+from dualpca.solvers import DCA
 
 rng = np.random.default_rng(0)
 A = rng.standard_normal((300, 80)) * 0.97 ** np.arange(80)

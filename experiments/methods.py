@@ -19,8 +19,9 @@ from benchmarks.work import CountedMatrix, CountedOperator, Work
 from scipy.sparse.linalg import svds
 
 import dualpca
-from dualpca import DCA, DCProblem, ProximalGradient, ZeroFPR, formulation, optimal_value
-from dualpca.solvers import Solver
+from dualpca import DCProblem
+from dualpca.formulations import formulation, optimal_value
+from dualpca.solvers import DCA, ProximalGradient, Solver, ZeroFPR
 
 from .engine import STARTS
 from .gkl import KRYLOV_DIMENSION, MAX_RESTARTS, golub_kahan

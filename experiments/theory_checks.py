@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from dualpca import DCA, DCProblem, ProximalGradient, formulation, optimal_value
+from dualpca import DCProblem
+from dualpca.formulations import formulation, optimal_value
+from dualpca.solvers import DCA, ProximalGradient
 
 from .claims import Check, verdict
 from .engine import Cell, Context, Results, Table

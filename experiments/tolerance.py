@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dualpca import formulation, optimal_value
+from dualpca.formulations import formulation, optimal_value
 
 from .engine import STARTS, Cell, Context, Results, Table
 from .figures import hollow, panels, short

@@ -59,7 +59,7 @@ def robust(
 
     As the DC problem with ``F(Y) = -sum_i m_i psi(||X_i||^2 + epsilon^2 - ||Y_i||^2)``; equal to the
     loss of the reconstruction errors where W^T W = I. The paper's is ``rho(r) = r``; ``loss`` is a name
-    of :data:`dualpca.LOSSES` or an instance. ``epsilon`` keeps the weight of a perfectly fitted row
+    of :data:`dualpca.losses.LOSSES` or an instance. ``epsilon`` keeps the weight of a fitted row
     finite (the remark in Appendix C); by default 1e-6 of the median row norm (1e-3 in float32, where
     smaller gaps are rounding), 1e-3 for the unbounded "log", and 0 for losses that need none.
     """
@@ -113,7 +113,7 @@ def sparse(X: Any, k: int, positive: bool = False) -> DCProblem:
     Examples
     --------
     >>> import numpy as np
-    >>> from dualpca import DCA
+    >>> from dualpca.solvers import DCA
     >>> from dualpca.formulations import sparse
     >>> problem = sparse(np.diag([3.0, 2.0, 1.0]), k=2)
     >>> next(DCA()(problem, np.ones((3, 1)))).point.W.T
@@ -189,7 +189,8 @@ def formulation(name: str, X: Any) -> DCProblem:
     Examples
     --------
     >>> import numpy as np
-    >>> from dualpca import as_operator, formulation
+    >>> from dualpca import as_operator
+    >>> from dualpca.formulations import formulation
     >>> X = as_operator(np.ones((5, 3)))
     >>> formulation("n", X).dual == formulation("o", X)
     True

@@ -1,7 +1,7 @@
 """The losses of robust PCA: ``rho(r) = psi(r^2)`` with psi concave and nondecreasing.
 
 Any of them makes ``F(Y) = -sum_i psi(||X_i||^2 - ||Y_i||^2)`` convex, so that robust PCA is a DC problem
-of the paper's form (:class:`dualpca.RowLoss`); the paper's own is :class:`L1`.
+of the paper's form (:class:`dualpca.functions.RowLoss`); the paper's own is :class:`L1`.
 """
 
 from __future__ import annotations

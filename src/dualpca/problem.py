@@ -32,7 +32,8 @@ class DCProblem:
     Examples
     --------
     >>> import numpy as np
-    >>> from dualpca import DCProblem, HalfSquare, Ball, Lp, Spectral, as_operator
+    >>> from dualpca import DCProblem, as_operator
+    >>> from dualpca.functions import HalfSquare, Ball, Lp, Spectral
     >>> X = as_operator(np.diag([3.0, 2.0, 1.0]))
     >>> problem = DCProblem(Spectral(Ball(Lp(np.inf))), HalfSquare(Lp(2)), X)
     >>> problem.objective(np.eye(3)[:, :2])

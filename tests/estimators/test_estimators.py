@@ -7,7 +7,8 @@ from sklearn import decomposition
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 
-from dualpca import PCA, Blocks, KernelPCA, Weighted, as_operator
+from dualpca import PCA, KernelPCA, as_operator
+from dualpca.operators import Blocks, Weighted
 
 
 def data(N=300, d=40, seed=0):
@@ -121,7 +122,7 @@ def test_inverse_transform_of_kernel_pca(kernel, alpha):
 
 
 def test_a_solver_class_is_no_solver():
-    from dualpca import ZeroFPR
+    from dualpca.solvers import ZeroFPR
 
     with pytest.raises(TypeError, match="is no solver; give a name"):
         PCA(2, solver=ZeroFPR).fit(data())

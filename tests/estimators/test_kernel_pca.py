@@ -15,21 +15,11 @@ from sklearn.metrics.pairwise import (
     pairwise_kernels,
 )
 
-from dualpca import (
-    DCA,
-    PCA,
-    Ball,
-    DCProblem,
-    HalfSquare,
-    KernelPCA,
-    Lp,
-    Power,
-    RobustKernelPCA,
-    Spectral,
-    ZeroFPR,
-    formulation,
-)
+from dualpca import PCA, DCProblem, KernelPCA, RobustKernelPCA
+from dualpca.formulations import formulation
+from dualpca.functions import Ball, HalfSquare, Lp, Power, Spectral
 from dualpca.kernels import pairwise as _pairwise
+from dualpca.solvers import DCA, ZeroFPR
 
 ITERATIVE = ["dca", "proximal_gradient", "zerofpr", "simultaneous"]
 SOLVERS = ["auto", "lapack", "krylov", *ITERATIVE]

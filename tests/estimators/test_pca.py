@@ -11,18 +11,10 @@ from sklearn.base import clone
 from sklearn.decomposition import PCA as Oracle  # noqa: N811
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from dualpca import (
-    DCA,
-    PCA,
-    DCProblem,
-    HalfSquare,
-    Lp,
-    Power,
-    ProximalGradient,
-    Spectral,
-    ZeroFPR,
-    formulation,
-)
+from dualpca import PCA, DCProblem
+from dualpca.formulations import formulation
+from dualpca.functions import HalfSquare, Lp, Power, Spectral
+from dualpca.solvers import DCA, ProximalGradient, ZeroFPR
 
 DIRECT = ["lapack", "gram"]
 KRYLOV = ["krylov"]

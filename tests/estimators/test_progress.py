@@ -257,7 +257,7 @@ def test_a_path_has_no_model_to_show():
 
 
 def test_solve_stops_where_its_callback_says_so():
-    problem = dualpca.formulation("n", data())
+    problem = dualpca.formulations.formulation("n", data())
     seen = []
 
     def enough(record):

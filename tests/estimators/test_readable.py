@@ -15,7 +15,7 @@ from dualpca import (
     as_operator,
     solve,
 )
-from dualpca import formulation as make_formulation
+from dualpca.formulations import formulation as make_formulation
 
 N, D = 40, 6
 A = np.random.default_rng(0).standard_normal((N, D)) + np.arange(D)

@@ -33,16 +33,16 @@ from sklearn.metrics.pairwise import pairwise_kernels
 
 from dualpca import (
     PCA,
-    Huber,
     KernelPCA,
     Preprocessor,
     PrincipalComponentPursuit,
     RobustKernelPCA,
     RobustPCA,
     SparsePCA,
-    formulation,
     solve,
 )
+from dualpca.formulations import formulation
+from dualpca.losses import Huber
 
 pytestmark = pytest.mark.filterwarnings("ignore:two starts found", "ignore:.* of the rows are fl")
 

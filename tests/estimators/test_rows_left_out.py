@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.metrics.pairwise import pairwise_kernels
 
-from dualpca import Blocks, KernelPCA, RobustKernelPCA, RobustPCA
-from dualpca.operators import Kernel, Matrix, Selected
+from dualpca import KernelPCA, RobustKernelPCA, RobustPCA
+from dualpca.operators import Blocks, Kernel, Matrix, Selected
 
 pytestmark = pytest.mark.filterwarnings("ignore:two starts found", "ignore:.* of the rows are fl")
 

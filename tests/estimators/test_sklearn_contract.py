@@ -23,15 +23,8 @@ from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from tests.loops import over
 
-from dualpca import (
-    PCA,
-    KernelPCA,
-    PrincipalComponentPursuit,
-    RobustKernelPCA,
-    RobustPCA,
-    SparsePCA,
-    ZeroFPR,
-)
+from dualpca import PCA, KernelPCA, PrincipalComponentPursuit, RobustKernelPCA, RobustPCA, SparsePCA
+from dualpca.solvers import ZeroFPR
 
 ESTIMATORS = [
     PCA(),

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from dualpca import DCA, as_operator
+from dualpca import as_operator
+from dualpca.solvers import DCA
 from dualpca.sparse.components import SparseOptions
 from dualpca.sparse.deflation import DeflatedGram
 from dualpca.sparse.targets import column_targets, polar_targets, unit

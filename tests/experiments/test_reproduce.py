@@ -29,9 +29,11 @@ from experiments.tolerance import TOLERANCES, curve, gaussian_task
 from made_up_results import TIMED, as_published, timings
 
 import dualpca
-from dualpca import DCA, Kernel, as_operator, formulation, optimal_value
+from dualpca import as_operator
 from dualpca.cli import main
-from dualpca.formulations import FORMULATIONS
+from dualpca.formulations import FORMULATIONS, formulation, optimal_value
+from dualpca.operators import Kernel
+from dualpca.solvers import DCA
 
 ROOT = Path(__file__).parents[2]
 

@@ -18,7 +18,8 @@ from experiments.timing_tables import seconds
 from experiments.tolerance import TOLERANCES, curve, gaussian_task
 from made_up_results import TIMED, anything, as_published, everything, filled, timings
 
-from dualpca import ProximalGradient, formulation
+from dualpca.formulations import formulation
+from dualpca.solvers import ProximalGradient
 
 FIRST_ORDER = ("PG (n)", "ZeroFPR (n)")
 

@@ -9,7 +9,7 @@ import torch
 from function_values import domain_points, into_domain, points, reference
 from scipy.optimize import minimize
 
-from dualpca import Ball, RowLoss
+from dualpca.functions import Ball, RowLoss
 from dualpca.functions.rows import RowFunction
 
 INF = math.inf

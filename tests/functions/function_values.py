@@ -6,7 +6,7 @@ import math
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from dualpca import (
+from dualpca.functions import (
     Ball,
     HalfSquare,
     KyFan,

@@ -14,27 +14,23 @@ from function_values import domain_points, into_domain, points, reference
 from scipy.optimize import minimize_scalar
 from tests.loops import over
 
-from dualpca import (
+from dualpca import as_operator
+from dualpca.functions import (
     Ball,
-    Blocks,
-    Centered,
     Function,
     HalfSquare,
-    Kernel,
     KyFan,
     KyFanDual,
     Lp,
-    Matrix,
     Norm,
     Power,
     RowLoss,
     RowLossConjugate,
     Spectral,
-    as_operator,
-    centered,
 )
 from dualpca.functions.rows import RowFunction
 from dualpca.losses import L1, LOSSES, PowerLoss, as_loss
+from dualpca.operators import Blocks, Centered, Kernel, Matrix, centered
 
 
 @pytest.fixture(autouse=True, scope="module")

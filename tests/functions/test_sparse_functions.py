@@ -20,23 +20,13 @@ from function_values import (
 from scipy.optimize import minimize, minimize_scalar
 from tests.loops import at, over
 
-from dualpca import (
-    DCA,
-    PCA,
-    Ball,
-    DCProblem,
-    HalfSquare,
-    Kernel,
-    Lp,
-    Spectral,
-    as_operator,
-    formulation,
-    optimal_value,
-    solve,
-)
-from dualpca.formulations import block_sparse, gpower, sparse
+from dualpca import PCA, DCProblem, as_operator, solve
+from dualpca.formulations import block_sparse, formulation, gpower, optimal_value, sparse
+from dualpca.functions import Ball, HalfSquare, Lp, Spectral
 from dualpca.functions.sparse import KSupport, TopK
 from dualpca.functions.thresholds import ElasticNet, HardSquare, ReversedHuber, SoftSquare
+from dualpca.operators import Kernel
+from dualpca.solvers import DCA
 
 INF = math.inf
 BOTH = [False, True]

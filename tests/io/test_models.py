@@ -26,28 +26,21 @@ from sklearn.preprocessing import StandardScaler
 
 import dualpca
 from dualpca import (
-    DCA,
     FORMULATIONS,
-    IRLS,
-    LOSSES,
     PCA,
-    Anderson,
-    Huber,
     KernelPCA,
-    PowerLoss,
     Preprocessor,
     PrincipalComponentPursuit,
-    ProximalGradient,
     RobustKernelPCA,
     RobustPCA,
-    SimultaneousIteration,
     SparsePCA,
-    ZeroFPR,
 )
 from dualpca.io import tensorfile
 from dualpca.io.codec import Decoder, Encoder
 from dualpca.io.fitted import upgrade_version_1
 from dualpca.io.models import ModelFileError, load, read_header, save
+from dualpca.losses import LOSSES, Huber, PowerLoss
+from dualpca.solvers import DCA, IRLS, Anderson, ProximalGradient, SimultaneousIteration, ZeroFPR
 
 pytestmark = pytest.mark.filterwarnings("ignore:two starts found", "ignore:.* of the rows are fl")
 
@@ -996,7 +989,7 @@ def test_sparse_pointers_that_go_back_are_refused(tmp_path):
 
 
 @dataclass(frozen=True)
-class Charbonnier(dualpca.Loss):
+class Charbonnier(dualpca.losses.Loss):
     """``2 (sqrt(1 + v) - 1)``, which no module of dualpca has."""
 
     def psi(self, v):
@@ -1011,12 +1004,12 @@ def test_a_new_loss_is_a_class_and_one_entry(tmp_path, monkeypatch):
     model = RobustPCA(2, loss=Charbonnier(), random_state=0).fit(X)
     with pytest.raises(TypeError, match="a Charbonnier, which a model file cannot hold"):
         model.save(tmp_path / "model")
-    monkeypatch.setitem(dualpca.LOSSES, "charbonnier", Charbonnier())
+    monkeypatch.setitem(dualpca.losses.LOSSES, "charbonnier", Charbonnier())
     model.save(tmp_path / "model")
     loaded = load(tmp_path / "model")
     assert loaded.loss == model.loss
     assert_array_equal(loaded.transform(X), model.transform(X))
-    monkeypatch.delitem(dualpca.LOSSES, "charbonnier")
+    monkeypatch.delitem(dualpca.losses.LOSSES, "charbonnier")
     with pytest.raises(ModelFileError, match="Charbonnier"):
         load(tmp_path / "model")
 
@@ -1053,7 +1046,9 @@ def test_a_header_without_the_shape_of_an_array_is_refused(model_file):
 
 def test_a_header_whose_text_is_a_number_is_refused(model_file):
     rewrite_header(model_file, lambda head: head["__metadata__"].update(dualpca=7))
-    with pytest.raises(ModelFileError, match=r"damaged header \(TypeError: its text is no text\)"):
+    with pytest.raises(
+        ModelFileError, match=r"damaged header \(TypeError: its metadata is no text\)"
+    ):
         read_header(model_file)
 
 

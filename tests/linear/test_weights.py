@@ -9,7 +9,8 @@ from sklearn.datasets import load_digits
 from sklearn.pipeline import make_pipeline
 from tests.loops import over
 
-from dualpca import PCA, Blocks
+from dualpca import PCA
+from dualpca.operators import Blocks
 
 SOLVERS = ["lapack", "gram", "krylov", "dca", "zerofpr"]
 

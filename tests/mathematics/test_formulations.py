@@ -5,24 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from dualpca import (
-    CLASSICAL,
-    DCA,
-    FORMULATIONS,
-    Ball,
-    DCProblem,
-    HalfSquare,
-    Kernel,
-    KyFan,
-    Lp,
-    Power,
-    Spectral,
-    as_operator,
-    formulation,
-    optimal_value,
-    solve,
-)
-from dualpca.formulations import robust
+from dualpca import FORMULATIONS, DCProblem, as_operator, solve
+from dualpca.formulations import CLASSICAL, formulation, optimal_value, robust
+from dualpca.functions import Ball, HalfSquare, KyFan, Lp, Power, Spectral
+from dualpca.operators import Kernel
+from dualpca.solvers import DCA
 
 PCA_LETTERS = [name for name in FORMULATIONS if not name.startswith(("robust", "sparse"))]
 LETTERS = list(FORMULATIONS)

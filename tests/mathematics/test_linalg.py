@@ -12,7 +12,8 @@ import scipy.linalg
 import torch
 from tests.loops import over
 
-from dualpca import Kernel, Lp, Spectral, as_operator, centered
+from dualpca import as_operator
+from dualpca.functions import Lp, Spectral
 from dualpca.linalg import (
     asarray_like,
     column_norms,
@@ -44,6 +45,7 @@ from dualpca.linalg import (
     to_numpy,
     total,
 )
+from dualpca.operators import Kernel, centered
 
 SEEDS = [0, 1, 2]
 SHAPES = [(30, 5), (30, 1), (5, 5), (4, 9)]

@@ -3,19 +3,10 @@
 import numpy as np
 import pytest
 
-from dualpca import (
-    DCA,
-    IRLS,
-    DCProblem,
-    Kernel,
-    ProximalGradient,
-    SimultaneousIteration,
-    as_operator,
-    formulation,
-    rayleigh_ritz,
-    solve,
-)
-from dualpca.formulations import FORMULATIONS, robust
+from dualpca import DCProblem, as_operator, solve
+from dualpca.formulations import FORMULATIONS, formulation, robust
+from dualpca.operators import Kernel
+from dualpca.solvers import DCA, IRLS, ProximalGradient, SimultaneousIteration, rayleigh_ritz
 
 STEPS = 8
 

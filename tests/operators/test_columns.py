@@ -7,8 +7,9 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dualpca import Blocks, Weighted, as_operator, centered
+from dualpca import as_operator
 from dualpca.linalg import to_numpy
+from dualpca.operators import Blocks, Weighted, centered
 from dualpca.operators.centering import Shifted
 
 KINDS = ["dense", "fortran", "csr", "csc", "blocks", "sparse blocks", "torch", "shifted"]

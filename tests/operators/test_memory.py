@@ -5,18 +5,11 @@ import pytest
 import scipy.sparse as sp
 from numpy.lib.stride_tricks import as_strided
 
-from dualpca import (
-    PCA,
-    Blocks,
-    KernelPCA,
-    PrincipalComponentPursuit,
-    RobustPCA,
-    as_operator,
-    centered,
-)
+from dualpca import PCA, KernelPCA, PrincipalComponentPursuit, RobustPCA, as_operator
 from dualpca import _memory as memory
 from dualpca.formulations import formulation
 from dualpca.kernels.features import nystroem, random_fourier
+from dualpca.operators import Blocks, centered
 from dualpca.solvers import IRLS
 from dualpca.solvers.spectral.chebyshev import Chebyshev
 from dualpca.solvers.spectral.krylov import Krylov

@@ -14,9 +14,9 @@ import torch
 from array_api_compat import array_namespace, device
 from tests.loops import over
 
-from dualpca import Blocks, Centered, Kernel, Matrix, Weighted, as_operator, centered
+from dualpca import as_operator
 from dualpca.linalg import cross, gram, inner, is_implicit, norm
-from dualpca.operators import Selected
+from dualpca.operators import Blocks, Centered, Kernel, Matrix, Selected, Weighted, centered
 from dualpca.operators import block_ops as _blocks
 from dualpca.operators.centering import Shifted
 from dualpca.operators.row_blocks import RowBlocked

@@ -8,18 +8,18 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
-from dualpca import (
-    PCA,
+from dualpca import PCA, PrincipalComponentPursuit, RobustPCA, SparsePCA, as_operator
+from dualpca.operators import (
     Blocks,
     Centered,
-    PrincipalComponentPursuit,
-    RobustPCA,
-    SparsePCA,
+    Kernel,
+    Operator,
+    RowBlocked,
     Weighted,
-    as_operator,
+    as_rows,
+    block_ops,
     centered,
 )
-from dualpca.operators import Kernel, Operator, RowBlocked, as_rows, block_ops
 
 
 class TwoMethods(Operator):

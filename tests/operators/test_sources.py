@@ -555,7 +555,7 @@ def test_what_is_no_source():
 def test_nothing_is_imported_for_it():
     code = (
         "import sys, numpy, sklearn.utils; before = set(sys.modules); import dualpca; "
-        "dualpca.Blocks([numpy.eye(2)]).sweep(numpy.eye(2)); new = set(sys.modules) - before; "
+        "dualpca.operators.Blocks([numpy.eye(2)]).sweep(numpy.eye(2)); new = set(sys.modules) - before; "
         "print([m for m in ('zarr', 'h5py', 'pyarrow', 'pyarrow.dataset', 'dask') if m in new])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -16,8 +16,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dualpca import PCA, Blocks, Kernel, Matrix, Operator, Preprocessor, RobustPCA
+from dualpca import PCA, Preprocessor, RobustPCA
 from dualpca.estimators import preprocessor as module
+from dualpca.operators import Blocks, Kernel, Matrix, Operator
 
 SCALINGS = ["none", "standard", "robust"]
 EVERY = [Preprocessor(scaling, missing) for scaling in SCALINGS for missing in ("refuse", "impute")]

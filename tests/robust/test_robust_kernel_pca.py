@@ -14,8 +14,10 @@ from scipy.stats import chi2
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics.pairwise import pairwise_kernels
 
-from dualpca import LOSSES, Anderson, Huber, RobustKernelPCA, RobustPCA, plots
+from dualpca import RobustKernelPCA, RobustPCA, plots
+from dualpca.losses import LOSSES, Huber
 from dualpca.robust.distances import robust_scatter, row_distances
+from dualpca.solvers import Anderson
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:(two starts found|.* of the rows are flagged):UserWarning"
@@ -724,8 +726,9 @@ def test_pictures_of_a_kernel_matrix():
     model = fitted(kernel_of(X, X, "rbf", gamma=2.0), 4, kernel="precomputed", gamma=1.0)
     assert len(plots.OutlierMapDisplay.from_estimator(model).points_) == 2
     assert len(plots.WeightsDisplay.from_estimator(model).points_) == 2
-    with pytest.raises(ValueError, match=r"k\(x, x\)"):
-        plots.OutlierMapDisplay.from_estimator(model, model.X_fit_)
+    assert len(plots.OutlierMapDisplay.from_estimator(model, model.X_fit_).points_) == 2
+    with pytest.raises(ValueError, match=r"give the matrix of the fit"):
+        plots.OutlierMapDisplay.from_estimator(model, 2 * model.X_fit_)
 
 
 # Hard rows.

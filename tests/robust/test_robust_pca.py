@@ -17,23 +17,14 @@ from scipy.stats import chi2
 from sklearn import decomposition
 from sklearn.base import clone
 
-from dualpca import (
-    DCA,
-    LOSSES,
-    Anderson,
-    Huber,
-    Kernel,
-    RobustKernelPCA,
-    RobustPCA,
-    as_operator,
-    solve,
-)
+from dualpca import RobustKernelPCA, RobustPCA, as_operator, solve
 from dualpca.formulations import robust
-from dualpca.operators import Blocks, Matrix
+from dualpca.losses import LOSSES, Huber
+from dualpca.operators import Blocks, Kernel, Matrix
 from dualpca.robust.distances import row_distances
 from dualpca.robust.scale import bulk, cutoff, half, location_scale, repeated, spatial_median
 from dualpca.robust.starts import by_weight, concentrate, make_start
-from dualpca.solvers import IRLS
+from dualpca.solvers import DCA, IRLS, Anderson
 
 DOUBT = pytest.mark.filterwarnings(
     "ignore:(two starts found|.* of the rows are flagged):UserWarning"

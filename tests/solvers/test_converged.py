@@ -6,19 +6,9 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from dualpca import (
-    FORMULATIONS,
-    DCProblem,
-    HalfSquare,
-    KyFan,
-    Lp,
-    Power,
-    Spectral,
-    as_operator,
-    formulation,
-    solve,
-)
-from dualpca.formulations import optimal_value
+from dualpca import FORMULATIONS, DCProblem, as_operator, solve
+from dualpca.formulations import formulation, optimal_value
+from dualpca.functions import HalfSquare, KyFan, Lp, Power, Spectral
 
 LETTERS = [name for name in FORMULATIONS if not name.startswith(("robust", "sparse"))]
 SOLVERS = ("dca", "anderson", "proximal_gradient", "zerofpr")
@@ -104,7 +94,7 @@ def test_a_threshold_above_all_eigenvalues_leaves_nothing():
 
 @pytest.mark.parametrize("letter", ["k", "p", "m"])
 def test_simultaneous_iteration_refuses_a_scale_it_cannot_find(letter):
-    with pytest.raises(ValueError, match=r"simultaneous iteration finds a span.*solver='dca'"):
+    with pytest.raises(ValueError, match=r"SimultaneousIteration\(\) finds a span.*solver='dca'"):
         solve(formulation(letter, data((20, 5))), "simultaneous", s=2)
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from spectra import gaussian, matrix, spectra
 
-from dualpca import Blocks, Kernel, as_operator
+from dualpca import as_operator
+from dualpca.operators import Blocks, Kernel
 from dualpca.solvers.spectral.krylov import Krylov
 
 

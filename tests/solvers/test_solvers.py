@@ -4,25 +4,11 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from dualpca import (
-    DCA,
-    FORMULATIONS,
-    IRLS,
-    Ball,
-    Blocks,
-    DCProblem,
-    HalfSquare,
-    Kernel,
-    Lp,
-    ProximalGradient,
-    Spectral,
-    ZeroFPR,
-    as_operator,
-    formulation,
-    rayleigh_ritz,
-    solve,
-)
-from dualpca.formulations import robust, sparse
+from dualpca import FORMULATIONS, DCProblem, as_operator, solve
+from dualpca.formulations import formulation, robust, sparse
+from dualpca.functions import Ball, HalfSquare, Lp, Spectral
+from dualpca.operators import Blocks, Kernel
+from dualpca.solvers import DCA, IRLS, ProximalGradient, ZeroFPR, rayleigh_ritz
 
 PCA_LETTERS = [name for name in FORMULATIONS if not name.startswith(("robust", "sparse"))]
 SOLVER_NAMES = ["dca", "proximal_gradient", "zerofpr", "simultaneous"]

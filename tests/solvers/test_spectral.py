@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from dualpca import DCA, PCA, as_operator
+from dualpca import PCA, as_operator
 from dualpca.linalg import orthonormalize
 from dualpca.progress import Listener, listening
-from dualpca.solvers import SPECTRAL, Krylov, SpectralSolver, SubspaceResult
+from dualpca.solvers import DCA, SPECTRAL, Krylov, SpectralSolver, SubspaceResult
 from dualpca.solvers.choice import choose
 from dualpca.solvers.spectral.lanczos import certify
 from dualpca.solvers.spectral.ritz import ritz_pairs

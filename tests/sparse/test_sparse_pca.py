@@ -24,8 +24,10 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from dualpca import DCA, PCA, Blocks, SparsePCA, as_operator
+from dualpca import PCA, SparsePCA, as_operator
 from dualpca.formulations import block_sparse, gpower, sparse
+from dualpca.operators import Blocks
+from dualpca.solvers import DCA
 from dualpca.sparse import active as _active
 from dualpca.sparse.components import SparseOptions, sparse_components
 from dualpca.sparse.deflation import DeflatedGram, adjusted_variances

@@ -14,7 +14,8 @@ from faults import MODELS, STREAMED, data, dice, fit, learned, made, marks, scri
 from scale import LARGE, SEED, count
 
 import dualpca
-from dualpca import PCA, Blocks, PrincipalComponentPursuit
+from dualpca import PCA, PrincipalComponentPursuit
+from dualpca.operators import Blocks
 from dualpca.progress import Listener, listening
 
 PACKAGE = os.path.dirname(dualpca.__file__)

@@ -21,7 +21,8 @@ from scale import LARGE, count
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from threadpoolctl import threadpool_limits
 
-from dualpca import PCA, Blocks, RobustPCA
+from dualpca import PCA, RobustPCA
+from dualpca.operators import Blocks
 from dualpca.progress import Listener, listening
 
 LEAST = ["PCA krylov", "PCA gram", "RobustPCA", "SparsePCA", "KernelPCA", "RobustKernelPCA"]

@@ -9,22 +9,20 @@ import pytest
 from hypothesis import strategies as st
 from laws import SLACK, close, datasets, law, quiet, turn
 
-from dualpca import (
+from dualpca import as_operator, solve
+from dualpca.formulations import (
     CLASSICAL,
-    DCA,
-    IRLS,
-    LOSSES,
-    Anderson,
-    Kernel,
-    ProximalGradient,
-    RowLoss,
-    as_operator,
+    block_sparse,
     formulation,
+    gpower,
     optimal_value,
-    solve,
+    robust,
+    sparse,
 )
-from dualpca.formulations import block_sparse, gpower, robust, sparse
-from dualpca.losses import as_loss
+from dualpca.functions import RowLoss
+from dualpca.losses import LOSSES, as_loss
+from dualpca.operators import Kernel
+from dualpca.solvers import DCA, IRLS, Anderson, ProximalGradient
 
 #: The letters, the degree of their objective in X, and that of their variable.
 DEGREES = {

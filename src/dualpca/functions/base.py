@@ -2,7 +2,7 @@
 
 A *norm* also knows its dual norm, and so its ball, half square and conjugates come for free. A new
 unitarily invariant objective is one small :class:`Norm` inside :class:`Spectral`; see
-:class:`dualpca.KyFan`.
+:class:`dualpca.functions.KyFan`.
 """
 
 from __future__ import annotations

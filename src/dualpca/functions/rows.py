@@ -58,8 +58,8 @@ class RowLoss(RowFunction):
     """``-sum_i m_i c^2 psi((alpha_i^2 - ||Y_i||^2)/c^2)``, ``||Y_i|| <= alpha_i`` (Proposition 4.1).
 
     With ``alpha_i^2 = ||X_i||^2 + epsilon^2`` it is minus the loss of the reconstruction errors if
-    W^T W = I. The paper's F has psi = sqrt (:class:`dualpca.L1`) and m = 1. Rounding beyond the domain
-    is clamped, so that weights stay finite.
+    W^T W = I. The paper's F has psi = sqrt (:class:`dualpca.losses.L1`) and m = 1. Rounding beyond the
+    domain is clamped, so that weights stay finite.
 
     Parameters
     ----------

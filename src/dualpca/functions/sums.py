@@ -86,7 +86,8 @@ class PlusSquare(_Derived):
     Examples
     --------
     >>> import numpy as np
-    >>> from dualpca import DCProblem, HalfSquare, Lp, Power, Spectral, as_operator, solve
+    >>> from dualpca import DCProblem, as_operator, solve
+    >>> from dualpca.functions import HalfSquare, Lp, Power, Spectral
     >>> G = Spectral(Power(4)) + 2.0 * Spectral(Power(2))
     >>> X = as_operator(np.diag([3.0, 2.0, 1.0]))
     >>> W = solve(DCProblem(G, HalfSquare(Lp(2)), X), s=3, tol=1e-8, random_state=0).W

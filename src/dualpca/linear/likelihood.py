@@ -17,8 +17,8 @@ from ..operators.row_blocks import RowBlocked
 
 def covariance(V: Array, variance: Array, noise: float) -> Array:
     """``V^T Diag(variance - noise) V + noise I`` of components V (rows)."""
-    excess = namespace(V).clip(variance - noise, 0.0, None)
-    return (V.T * excess[None, :]) @ V + noise * _identity(V)
+    excess, identity = namespace(V).clip(variance - noise, 0.0, None), _identity(V)
+    return (V.T * excess[None, :]) @ V + noise * identity
 
 
 def precision(V: Array, variance: Array, noise: float) -> Array:
@@ -27,8 +27,8 @@ def precision(V: Array, variance: Array, noise: float) -> Array:
     if noise == 0:
         return xp.linalg.pinv(covariance(V, variance, noise))
     excess = xp.clip(variance - noise, 0.0, None)
-    shrink = excess / (noise * (excess + noise))
-    return _identity(V) / noise - (V.T * shrink[None, :]) @ V
+    shrink, identity = excess / (noise * (excess + noise)), _identity(V)
+    return identity / noise - (V.T * shrink[None, :]) @ V
 
 
 def log_likelihood(X: Operator, mean: Array, V: Array, variance: Array, noise: float) -> Array:

@@ -42,7 +42,7 @@ class Blocks(RowBlocked):
     Examples
     --------
     >>> import numpy as np
-    >>> from dualpca import Blocks
+    >>> from dualpca.operators import Blocks
     >>> X = Blocks([np.ones((2, 3)), lambda: np.zeros((4, 3))])
     >>> X.shape
     (6, 3)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from ._display import Display, check_axes, host
 from ._draw import BLUE, VERMILION, ink, legend
@@ -125,7 +124,7 @@ class ScreeDisplay(Display):
 
 def _shares(name: str, given: Any) -> np.ndarray:
     """Return numbers that are finite and not negative."""
-    if isinstance(given, BaseEstimator):
+    if hasattr(given, "get_params"):
         raise TypeError(
             f"{name} is a {type(given).__name__}; call ScreeDisplay.from_estimator for models"
         )

@@ -14,9 +14,8 @@ from .._memory import ensure
 from ..formulations import robust
 from ..linalg import Array, cross, host_sample, largest, namespace, norm, orthonormalize, to_numpy
 from ..losses import Loss, as_loss
-from ..operators import Centered, Kernel, Matrix, Operator, Selected, Weighted, centered
+from ..operators import Centered, Kernel, Matrix, Operator, Weighted, centered
 from ..operators.energy import check_energy, energy_of
-from ..operators.row_blocks import RowBlocked
 from ..problem import DCProblem
 from ..progress import phase, stopped
 from ..solvers import IRLS, Anderson
@@ -105,7 +104,7 @@ def fit_robust(
     center = sample.origin + sample.vectors(start.center[:, None])[:, 0]
     V, joint = sample.vectors(start.W), sample.fixed is None
     view, W = centered_at(X, center, spread), distances.thin_factor(X, V)
-    mass = None if weights is None else _row_vector(X, weights)
+    mass = None if weights is None else X.row_vector(weights)
     fit = fit_rows(view, W, loss, options, solver, mass, joint, spread)
     center = center if fit.shift is None else center + coordinates(fit.shift)[:, 0]
     # Where all rows that count are the centre, any V fits them, and an implicit W has no columns.
@@ -122,10 +121,6 @@ def fit_robust(
     by_row = fit.weights if weights is None else fit.weights / weights.clip(tiny, None)
     by_row = by_row / max(largest(by_row), 1e-300)
     return RobustFit(components, rows, by_row, loss, start, fit, refitted)
-
-
-def _row_vector(X: Operator, values: Array) -> Array:
-    return X.row_vector(values) if isinstance(X, RowBlocked) else X.asarray(values)
 
 
 def _solver(solver: Any, s: int, X: Operator) -> Any:
@@ -236,7 +231,7 @@ def weighted_mean(problem: DCProblem, scales: Array | None, W: Array) -> tuple[A
 
 
 def refit(
-    X: Operator,
+    X: Any,
     rows: RowDistances,
     s: int,
     options: RobustOptions,
@@ -253,14 +248,12 @@ def refit(
     good: Any = rows.good(limit)
     if not good.sum() * X.shape[0] / len(good) > 2 * s:
         return None
-    chosen: Operator = X
-    mass: Any = None
-    if isinstance(X, RowBlocked) and not X.is_distributed:
-        chosen, mass = Selected(X, good), None if rows.weights is None else rows.weights[good]
-    else:  # the other rows stay where they are, and weigh nothing
-        good = rows.orthogonal <= limit if X.is_distributed else good
+    if X.implicit:  # the other rows stay, and weigh nothing
         mass = good if rows.weights is None else good * rows.weights
-    b = None if mass is None else _row_vector(X, mass)
+        chosen, b = X, X.row_vector(mass)
+    else:
+        good = rows.orthogonal <= limit if X.is_distributed else good
+        chosen, b = X.select(good, rows.weights)
     if center is None and X.implicit:
         center = mass / mass.sum()
     if center is None:

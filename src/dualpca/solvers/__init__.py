@@ -4,7 +4,7 @@ from .anderson import Anderson
 from .base import Iterate, Point, Solver
 from .dca import DCA, IRLS, SimultaneousIteration
 from .proximal import ProximalGradient, ZeroFPR
-from .solve import SOLVERS, Record, Result, solve
+from .solve import SOLVERS, Result, solve
 from .spectral import SPECTRAL, Chebyshev, Gram, Krylov, Lapack, SpectralSolver
 from .spectral.ritz import Ritz, SubspaceResult, rayleigh_ritz
 
@@ -21,7 +21,6 @@ __all__ = [
     "Lapack",
     "Point",
     "ProximalGradient",
-    "Record",
     "Result",
     "Ritz",
     "SimultaneousIteration",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
-import time
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
@@ -25,13 +25,13 @@ from ..linalg import (
 )
 from ..operators import Operator
 from ..problem import DCProblem
-from ..progress import printing, report_step
+from ..progress import Listener, Step, listening, printing, report_step
 from .anderson import Anderson
 from .base import Iterate, Solver
 from .dca import DCA, IRLS, SimultaneousIteration
 from .proximal import ProximalGradient, ZeroFPR
 
-__all__ = ["SOLVERS", "Record", "Result", "solve"]
+__all__ = ["SOLVERS", "Result", "solve"]
 
 #: The solvers of DC problems by name, with their default options.
 SOLVERS: dict[str, Solver] = {
@@ -45,18 +45,6 @@ SOLVERS: dict[str, Solver] = {
 
 
 @dataclass(frozen=True)
-class Record:
-    """One line of a trace."""
-
-    iteration: int
-    passes: int
-    seconds: float
-    residual: float | None
-    fixed_point: float | None
-    objective: float | None
-
-
-@dataclass(frozen=True)
 class Result:
     """What :func:`solve` found, and at what accuracy and cost."""
 
@@ -65,7 +53,7 @@ class Result:
     passes: int
     converged: bool
     residual: float
-    trace: tuple[Record, ...]
+    trace: tuple[Step, ...]
     problem: DCProblem
     stopped: bool = False
 
@@ -100,7 +88,7 @@ def solve(
     stop: str = "residual",
     random_state: Any = None,
     trace: bool = False,
-    callback: Callable[[Record], Any] | None = None,
+    callback: Callable[[Step], Any] | None = None,
     verbose: int = 0,
 ) -> Result:
     """Minimise a DC problem until the residual is at most ``tol``.
@@ -130,8 +118,8 @@ def solve(
     trace : bool
         Record the residual and the objective of every iterate (the objective costs small work).
     callback : callable, optional
-        Called with each :class:`Record`; where it returns True, the iterations stop, and the best
-        iterate so far is the result.
+        Called with each :class:`dualpca.progress.Step`; where it returns True, the iterations stop,
+        and the best iterate so far is the result.
     verbose : int
         1 shows a line of progress on standard error, 2 a line for each iteration.
 
@@ -147,7 +135,8 @@ def solve(
     Examples
     --------
     >>> import numpy as np
-    >>> from dualpca import formulation, solve
+    >>> from dualpca import solve
+    >>> from dualpca.formulations import formulation
     >>> result = solve(formulation("n", np.diag([3.0, 2.0, 1.0])), s=1, tol=1e-8, random_state=0)
     >>> result.converged, round(result.objective, 6)
     (True, -3.0)
@@ -180,7 +169,7 @@ class _Run:
     max_iter: int
     stop: str
     trace: bool
-    callback: Callable[[Record], Any] | None
+    callback: Callable[[Step], Any] | None
     verbose: int
 
     def __call__(self, problem: DCProblem, W0: Array, random: bool = False) -> Result:
@@ -223,11 +212,12 @@ class _Run:
 
     def iterate(self, problem: DCProblem, W0: Array, least: float) -> Result:
         """Run the solver; raise an OverflowError if numbers overflow or F falls below ``least``."""
-        begun, passes, name = time.perf_counter(), problem.X.passes, type(self.solver).__name__
-        records: list[Record] = []
+        passes, name = problem.X.passes, type(self.solver).__name__
+        trace = _Trace(passes, self.callback)
+        heard = listening(trace) if self.trace or self.callback else nullcontext()
         best: Iterate | None = None
         converged = stopped = False
-        with printing(name, self.verbose):
+        with printing(name, self.verbose), heard:
             for iteration, iterate in enumerate(self.solver(problem, W0), start=1):
                 size = self.measure(iterate)
                 converged = size <= self.tol
@@ -236,12 +226,7 @@ class _Run:
                 value = abs(iterate.point.F) if known else least
                 if not (math.isfinite(size) and least <= value < math.inf):
                     raise OverflowError(f"F(XW) is {value} and the residual {size}")
-                stopped = report_step(name.lower(), size, self.tol, problem.X.passes)
-                if self.trace or self.callback:
-                    seconds = time.perf_counter() - begun
-                    used = problem.X.passes - passes
-                    records.append(self.record(iterate, iteration, used, seconds))
-                    stopped = bool(self.callback and self.callback(records[-1]) is True) or stopped
+                stopped = self.report(iterate, iteration, problem.X.passes)
                 if self.stop == "paper" or best is None or size < self.residual(best):
                     best = iterate  # below what rounding allows, iterates wander
                 if converged or stopped or iteration >= self.max_iter:
@@ -255,7 +240,7 @@ class _Run:
                 ConvergenceWarning,
                 stacklevel=user_stacklevel(),
             )
-        kept = tuple(records if self.trace else ())
+        kept = tuple(trace.steps if self.trace else ())
         W = best.point.W
         return Result(W, iteration, used, converged, residual, kept, problem, stopped)
 
@@ -271,10 +256,30 @@ class _Run:
             raise ValueError(f"stop='paper' needs a proximal step, which {self.solver!r} has not")
         return iterate.fixed_point
 
-    def record(self, iterate: Iterate, iteration: int, passes: int, seconds: float) -> Record:
-        residual = self.residual(iterate) if self.trace or self.stop != "paper" else None
-        objective = iterate.point.objective if self.trace else None
-        return Record(iteration, passes, seconds, residual, iterate.fixed_point, objective)
+    def report(self, iterate: Iterate, iteration: int, passes: int) -> bool:
+        """Report the iterate; return whether a listener or the callback asks to stop."""
+        paper = self.stop == "paper"
+        return report_step(
+            type(self.solver).__name__.lower(),
+            math.nan if paper and not self.trace else self.residual(iterate),
+            self.tol,
+            passes,
+            quantity="fixed_point" if paper else "residual",
+            iteration=iteration,
+            fixed_point=iterate.fixed_point,
+            objective=iterate.point.objective if self.trace else None,
+        )
+
+
+class _Trace(Listener):
+    """Keeps the steps of a run, with passes counted from its beginning, and calls its callback."""
+
+    def __init__(self, passes: int, callback: Callable[[Step], Any] | None) -> None:
+        self.passes, self.callback, self.steps = passes, callback, list[Step]()
+
+    def step(self, step: Step) -> bool:
+        self.steps.append(replace(step, passes=step.passes - self.passes))
+        return self.callback is not None and self.callback(self.steps[-1]) is True
 
 
 def _underflow(X: Operator) -> float:

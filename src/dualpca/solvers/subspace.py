@@ -153,7 +153,7 @@ def as_problem(formulation: Any, X: Operator) -> DCProblem:
     if isinstance(formulation, str) and formulation.startswith(("robust", "sparse")):
         raise ValueError(
             f"formulation={formulation!r} has other solutions than PCA; use "
-            f"dualpca.solve(dualpca.formulation({formulation!r}, X), s=n_components) for it"
+            f"dualpca.solve(dualpca.formulations.formulation({formulation!r}, X), s=n_components) for it"
         )
     if not callable(formulation):
         return make_formulation(formulation, X)

@@ -2,8 +2,8 @@
 
 By deflation and by the block method, components are fixed points of DCA on a problem of
 :mod:`dualpca.formulations`, before they are refitted. A step is ``W = dG*(Z)`` with the
-``Z = X^T dF(XW)`` of :mod:`.targets`. It is that of :class:`dualpca.DCA`, but all starts share one
-product ``C W``, and Z comes from C in NumPy: the implicit factors of a Kernel cost three times as much.
+``Z = X^T dF(XW)`` of :mod:`.targets`. It is that of :class:`~dualpca.solvers.DCA`, but all starts share
+one ``C W``, and Z comes from C in NumPy: the implicit factors of a Kernel cost three times as much.
 Eigenvectors on a support, refits and least squares ("reconstruction") are not DCA.
 """
 

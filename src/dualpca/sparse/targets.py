@@ -31,7 +31,7 @@ def column_targets(W: np.ndarray, CW: np.ndarray) -> np.ndarray:
 def polar_targets(W: np.ndarray, CW: np.ndarray) -> np.ndarray:
     """``X^T polar(X W) = C W (W^T C W)^{-1/2}``: ``X^T dF(XW)`` of ``F = ||.||_{S_1}``.
 
-    This is what :class:`dualpca.Spectral` computes, with directions below ``RANK`` dropped.
+    This is what :class:`dualpca.functions.Spectral` computes, with directions below ``RANK`` dropped.
     """
     theta, Q = np.linalg.eigh(W.T @ CW)
     Z = CW @ ((Q * _power(theta, -0.5)) @ Q.T)

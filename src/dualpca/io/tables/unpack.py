@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import io
 import lzma
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ TEXT = 2**26
 
 #: Codecs whose output is unpacked here, by the name that pyarrow has for them (which tells zlib from
 #: gzip by itself); and those whose output is as long as their input says.
-STREAMS = {"zlib": "gzip", "gzip": "gzip", "bz2": "bz2", "zstd": "zstd", "lzma": ""}
+STREAMS = {"zlib": "gzip", "gzip": "gzip", "zstd": "zstd", "bz2": "", "lzma": ""}
 SIZED = {"zstd", "blosc", "lz4", "packbits", "astype", "delta", "fixedscaleoffset", "quantize"}
 
 
@@ -70,6 +71,8 @@ def _opened(name: str, config: dict[str, Any], data: Any) -> Any:
         form = config.get("format", lzma.FORMAT_XZ)
         filters = config.get("filters") if form == lzma.FORMAT_RAW else None
         return lzma.LZMAFile(io.BytesIO(data), format=form, filters=filters)
+    if name == "bz2":  # pyarrow refuses streams of nothing
+        return bz2.BZ2File(io.BytesIO(data))
     pa = module("pyarrow")
     return pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), STREAMS[name])
 
