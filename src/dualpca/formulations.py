@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 
 from .functions.base import Ball, Function, HalfSquare, Spectral
-from .functions.norms import Lp
-from .functions.powers import Power
+from .functions.norms import Lp, Power
 from .functions.rows import RowLoss
-from .functions.sparse import KSupport, TopK
-from .functions.thresholds import HardSquare, SoftSquare
+from .functions.sparse import HardSquare, KSupport, SoftSquare, TopK
 from .linalg import Array, gram, host_sample, largest, namespace, norm
 from .losses import as_loss
 from .operators import Operator, as_operator

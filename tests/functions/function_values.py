@@ -8,20 +8,23 @@ from scipy.optimize import minimize_scalar
 
 from dualpca.functions import (
     Ball,
+    ElasticNet,
     HalfSquare,
+    HardSquare,
     KyFan,
     KyFanDual,
     Lp,
     Norm,
     Power,
+    ReversedHuber,
     RowLoss,
     RowLossConjugate,
+    SoftSquare,
     Spectral,
 )
 from dualpca.functions.rows import RowFunction
 from dualpca.functions.sparse import KSupport, TopK
 from dualpca.functions.sums import Envelope, PlusSquare, Scaled
-from dualpca.functions.thresholds import ElasticNet, HardSquare, ReversedHuber, SoftSquare
 
 INF = math.inf
 COLUMNWISE = (TopK, KSupport, SoftSquare, ElasticNet, HardSquare, ReversedHuber)

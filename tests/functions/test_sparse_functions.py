@@ -22,9 +22,17 @@ from tests.loops import at, over
 
 from dualpca import PCA, DCProblem, as_operator, solve
 from dualpca.formulations import block_sparse, formulation, gpower, optimal_value, sparse
-from dualpca.functions import Ball, HalfSquare, Lp, Spectral
+from dualpca.functions import (
+    Ball,
+    ElasticNet,
+    HalfSquare,
+    HardSquare,
+    Lp,
+    ReversedHuber,
+    SoftSquare,
+    Spectral,
+)
 from dualpca.functions.sparse import KSupport, TopK
-from dualpca.functions.thresholds import ElasticNet, HardSquare, ReversedHuber, SoftSquare
 from dualpca.operators import Kernel
 from dualpca.solvers import DCA
 

@@ -1,11 +1,9 @@
 """Convex functions of a matrix: norms, balls, powers, row-wise losses, and sums of these."""
 
 from .base import Ball, Function, HalfSquare, Norm, Spectral
-from .norms import KyFan, KyFanDual, Lp
-from .powers import Power
+from .norms import KyFan, KyFanDual, Lp, Power
 from .rows import RowLoss, RowLossConjugate
-from .sparse import KSupport, TopK
-from .thresholds import ElasticNet, HardSquare, ReversedHuber, SoftSquare
+from .sparse import ElasticNet, HardSquare, KSupport, ReversedHuber, SoftSquare, TopK
 
 __all__ = [
     "Ball",

@@ -1,6 +1,6 @@
 """Closed proper convex functions: value, one subgradient, conjugate, prox.
 
-A *norm* also knows its dual norm, and so its ball, half square and conjugates come for free. A new
+A *norm* also knows its dual norm, from which its ball, half square and conjugates follow. A new
 unitarily invariant objective is one small :class:`Norm` inside :class:`Spectral`; see
 :class:`dualpca.functions.KyFan`.
 """
@@ -10,17 +10,17 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from ..linalg import Array, inner, map_singular_values, namespace, singular_values
 
-__all__ = [
-    "Ball",
-    "Function",
-    "HalfSquare",
-    "Norm",
-    "Spectral",
-]
+__all__ = ["Ball", "Function", "HalfSquare", "Norm", "Spectral"]
+
+
+def forwarded(path: str) -> Any:
+    """Return a property with the value of another attribute, such as ``"norm.one_pass"``."""
+    return property(attrgetter(path))
 
 
 class Function(ABC):
@@ -53,7 +53,7 @@ class Function(ABC):
 
     @property
     def degree(self) -> float | None:
-        """a with ``f(tW) = t^a f(W)`` for all t > 0; inf for an indicator; None if there is no such a."""
+        """The a with ``f(tW) = t^a f(W)`` for all t > 0: inf for an indicator, None if there is none."""
         return None
 
     @property
@@ -63,11 +63,11 @@ class Function(ABC):
 
     @abstractmethod
     def __call__(self, W: Array) -> float:
-        """The value f(W)."""
+        """Return f(W)."""
 
     @abstractmethod
     def subgradient(self, W: Array) -> Array:
-        """One element of the subdifferential at W."""
+        """Return one element of the subdifferential at W."""
 
     @property
     @abstractmethod
@@ -86,7 +86,7 @@ class Function(ABC):
         return value, X.T @ H
 
     def value_and_subgradient(self, W: Array) -> tuple[float, Array]:
-        """Both at once, where one decomposition serves them."""
+        """Return both at once, where one decomposition serves them."""
         return self(W), self.subgradient(W)
 
     def __add__(self, other: Function) -> Function:
@@ -108,9 +108,7 @@ class Norm(Function):
     def dual(self) -> Norm:
         """The dual norm."""
 
-    @property
-    def degree(self) -> float:
-        return 1.0
+    degree = 1.0
 
     @property
     def conjugate(self) -> Function:
@@ -126,12 +124,10 @@ class Norm(Function):
         """Whether :meth:`project` is available."""
         return False
 
-    @property
-    def has_prox(self) -> bool:
-        return self.dual.has_projection
+    has_prox = forwarded("dual.has_projection")
 
     def project(self, W: Array) -> Array:
-        """The nearest point of the unit ball."""
+        """Return the nearest point of the unit ball."""
         raise TypeError(f"{self!r} has no projection onto its unit ball here")
 
     @property
@@ -140,8 +136,8 @@ class Norm(Function):
         return False
 
     def half_square_prox(self, W: Array, gamma: float) -> Array:
-        """The prox of ``gamma/2 ||.||^2``."""
-        raise TypeError(f"the half square of {self!r} has no proximal map here")
+        """``argmin_U gamma/2 ||U||^2 + 1/2 ||U - W||_F^2``."""
+        raise TypeError(f"HalfSquare({self!r}) has no proximal map here; use the 'dca' solver")
 
 
 @dataclass(frozen=True)
@@ -153,21 +149,9 @@ class Ball(Function):
 
     norm: Norm
 
-    @property
-    def unitarily_invariant(self) -> bool:
-        return self.norm.unitarily_invariant
-
-    @property
-    def indicator(self) -> bool:
-        return True
-
-    @property
-    def degree(self) -> float:
-        return math.inf
-
-    @property
-    def has_prox(self) -> bool:
-        return self.norm.has_projection
+    indicator, degree = True, math.inf
+    unitarily_invariant = forwarded("norm.unitarily_invariant")
+    has_prox = forwarded("norm.has_projection")
 
     @property
     def conjugate(self) -> Norm:
@@ -190,21 +174,10 @@ class HalfSquare(Function):
 
     norm: Norm
 
-    @property
-    def unitarily_invariant(self) -> bool:
-        return self.norm.unitarily_invariant
-
-    @property
-    def one_pass(self) -> bool:
-        return self.norm.one_pass
-
-    @property
-    def degree(self) -> float:
-        return 2.0
-
-    @property
-    def has_prox(self) -> bool:
-        return self.norm.has_half_square_prox
+    degree = 2.0
+    unitarily_invariant = forwarded("norm.unitarily_invariant")
+    one_pass = forwarded("norm.one_pass")
+    has_prox = forwarded("norm.has_half_square_prox")
 
     @property
     def conjugate(self) -> HalfSquare:
@@ -220,8 +193,6 @@ class HalfSquare(Function):
         return value * H
 
     def prox(self, W: Array, gamma: float) -> Array:
-        if not self.has_prox:
-            return super().prox(W, gamma)
         return self.norm.half_square_prox(W, gamma)
 
     def pullback(self, X: Any, W: Array) -> tuple[float, Array]:
@@ -241,25 +212,14 @@ class Spectral(Function):
 
     g: Function
 
-    @property
-    def unitarily_invariant(self) -> bool:
-        return True
-
-    @property
-    def indicator(self) -> bool:
-        return self.g.indicator
+    unitarily_invariant = True
+    indicator = forwarded("g.indicator")
+    degree = forwarded("g.degree")
+    has_prox = forwarded("g.has_prox")
 
     @property
     def known_by_span(self) -> bool:
         return isinstance(self.g, Ball) and self.g.norm.largest_entry
-
-    @property
-    def degree(self) -> float | None:
-        return self.g.degree
-
-    @property
-    def has_prox(self) -> bool:
-        return self.g.has_prox
 
     @property
     def conjugate(self) -> Spectral:

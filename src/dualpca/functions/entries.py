@@ -26,7 +26,7 @@ def soft_threshold_and_shrink(W: Array, threshold: Any, gamma: float) -> Array:
     return xp.sign(W) * xp.clip(xp.minimum(size - threshold, size / (1 + gamma)), 0.0, None)
 
 
-def visible(W: Array, positive: bool) -> Array:
+def positive_part(W: Array, positive: bool) -> Array:
     """Return the positive part of W if ``positive``, else W."""
     return namespace(W).clip(W, 0.0, None) if positive else W
 
@@ -55,10 +55,11 @@ def check_number(name: str, value: Any, sign: str = "<") -> float:
     return number
 
 
-def check_each(value: Any, check: Callable[[Any], Any]) -> Any:
-    """Return a parameter for all columns, or a tuple of parameters for each column, checked."""
-    many = isinstance(value, (list, tuple, np.ndarray))
-    return tuple(map(check, value)) if many else check(value)
+def check_each(name: str, value: Any, check: Callable[..., Any], *options: Any) -> Any:
+    """Check a parameter of all columns, or those of each column, which become a tuple."""
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return tuple(check(name, one, *options) for one in value)
+    return check(name, value, *options)
 
 
 def per_column(name: str, value: Any, W: Array) -> Any:

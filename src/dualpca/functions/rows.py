@@ -11,16 +11,20 @@ import numpy as np
 
 from ..linalg import Array, namespace
 from ..losses import L1, Loss
-from .base import Function
-from .powers import newton
+from .base import Function, forwarded
+from .norms import newton
 
 __all__ = ["RowFunction", "RowLoss", "RowLossConjugate"]
 
 
+@dataclass(frozen=True, eq=False)
 class RowFunction(Function):
     """``sum_i f_i(||Y_i||)`` over rows; the subgradient is ``weights(Y) * Y``."""
 
     alpha: Array
+    loss: Loss = field(default_factory=L1)
+    mass: Array | None = None
+    _conjugate: Any = field(default=None, repr=False)
 
     rotation_invariant = one_pass = True
 
@@ -69,14 +73,7 @@ class RowLoss(RowFunction):
         m: how often each row counts; positive.
     """
 
-    alpha: Array
-    loss: Loss = field(default_factory=L1)
-    mass: Array | None = None
-    _conjugate: Any = field(default=None, repr=False)
-
-    @property
-    def has_prox(self) -> bool:
-        return self.conjugate.has_prox
+    has_prox = forwarded("conjugate.has_prox")
 
     @property
     def conjugate(self) -> RowLossConjugate:
@@ -118,11 +115,6 @@ class RowLossConjugate(RowFunction):
     For L1 it is ``sum_i alpha_i sqrt(1 + ||H_i||^2)`` (eq. (4), Proposition 4.1); Huber, Log and Cauchy
     have closed forms too, the others are solved by bisection.
     """
-
-    alpha: Array
-    loss: Loss = field(default_factory=L1)
-    mass: Array | None = None
-    _conjugate: Any = field(default=None, repr=False)
 
     @property
     def has_prox(self) -> bool:

@@ -1,6 +1,7 @@
-"""Norms of sparse PCA, column by column: the k-sparse hull and its support function.
+"""Functions of sparse PCA: gauges of the k-sparse hull, column by column, and GPower's squares.
 
-With ``positive`` a gauge depends on the positive entries only, and its dual is +inf if one is negative.
+With ``positive`` a function depends on the positive entries only, and its dual or conjugate is +inf if
+one is negative.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from scipy.optimize import brentq
 
 from ..linalg import Array, inner, max_abs, namespace, norm
 from . import entries
-from .base import Norm
+from .base import Function, Norm
 
-__all__ = ["KSupport", "TopK"]
+__all__ = ["ElasticNet", "HardSquare", "KSupport", "ReversedHuber", "SoftSquare", "TopK"]
 
 
 def _positions(A: Array) -> Array:
@@ -42,9 +43,7 @@ class _ColumnNorm(Norm):
     has_projection = has_half_square_prox = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "k", entries.check_each(self.k, lambda k: entries.check_count("k", k))
-        )
+        object.__setattr__(self, "k", entries.check_each("k", self.k, entries.check_count))
 
     def _counts(self, W: Array) -> Any:
         k, d = entries.per_column("k", self.k, W), W.shape[0]
@@ -60,7 +59,9 @@ class _ColumnNorm(Norm):
         def excess(gamma: float) -> float:
             return 1 / (self(self.half_square_prox(W, gamma)) if gamma > 0 else size) - 1
 
-        high = 2 * self.dual(entries.visible(W, self.positive))  # gamma = ||W - P||_* <= ||W||_*
+        high = 2 * self.dual(
+            entries.positive_part(W, self.positive)
+        )  # gamma = ||W - P||_* <= ||W||_*
         P = self.half_square_prox(W, brentq(excess, 0.0, high, xtol=1e-16 * high, rtol=1e-15))
         return P / max(1.0, self(P))
 
@@ -100,7 +101,7 @@ class TopK(_ColumnNorm):
         """Return W with all but the k largest entries of each column set to 0."""
         xp = namespace(W)
         k = self._counts(W)
-        W = entries.visible(W, self.positive)
+        W = entries.positive_part(W, self.positive)
         size = xp.abs(W)
         if is_numpy_array(size):  # a partition is cheaper than sorting, and ties are rare
             counts = np.broadcast_to(k, size.shape[1:]).ravel()
@@ -183,18 +184,17 @@ class KSupport(_ColumnNorm):
         return Z / math.sqrt(inner(W, Z))
 
     def prox(self, W: Array, gamma: float) -> Array:
-        return entries.visible(
-            super().prox(W, gamma), self.positive
-        )  # rounding may leave the orthant
+        # Rounding may leave the orthant.
+        return entries.positive_part(super().prox(W, gamma), self.positive)
 
     def project(self, W: Array) -> Array:
-        return super().project(entries.visible(W, self.positive))
+        return super().project(entries.positive_part(W, self.positive))
 
     def half_square_prox(self, W: Array, gamma: float) -> Array:
         # ||w||^2 = min sum_i w_i^2/theta_i over 0 <= theta <= 1, sum theta <= k (McDonald, Pontil
         # and Stamos 2014). In the prox theta_i = clip(gamma (|w_i|/t - 1), 0, 1); the sum falls with t.
         xp = namespace(W)
-        W = entries.visible(W, self.positive)
+        W = entries.positive_part(W, self.positive)
         k, size = self._counts(W), xp.abs(W)
         k = k if isinstance(k, int) else xp.astype(k, W.dtype)
         low, high = xp.zeros_like(size[0, ...]), xp.max(size, axis=0)
@@ -204,3 +204,111 @@ class KSupport(_ColumnNorm):
             over = xp.sum(xp.clip(gamma * (size / t - 1), 0.0, 1.0), axis=0) > k
             low, high = xp.where(over, t, low), xp.where(over, high, t)
         return entries.soft_threshold_and_shrink(W, high, gamma)
+
+
+@dataclass(frozen=True)
+class _Thresholded(Function):
+    """A function of the entries of W, and of one gamma >= 0 for all columns or for each."""
+
+    gamma: float | tuple[float, ...]
+    positive: bool = False
+
+    def __post_init__(self) -> None:
+        gamma = entries.check_each("gamma", self.gamma, entries.check_number, "<=")
+        object.__setattr__(self, "gamma", gamma)
+
+    def _gamma(self, W: Array) -> Any:
+        return entries.per_column("gamma", self.gamma, W)
+
+
+@dataclass(frozen=True)
+class SoftSquare(_Thresholded):
+    """``1/2 sum_ij [|z_ij| - gamma_j]_+^2``: GPower with the l1 penalty, by soft thresholding.
+
+    Journee, Nesterov, Richtarik and Sepulchre (2010), Sections 2.1 and 2.3; the conjugate is
+    :class:`ElasticNet`. With ``positive``, ``[z_ij - gamma_j]_+^2``.
+    """
+
+    @property
+    def conjugate(self) -> ElasticNet:
+        return ElasticNet(self.gamma, self.positive)
+
+    def __call__(self, W: Array) -> float:
+        return 0.5 * norm(self.subgradient(W)) ** 2
+
+    def subgradient(self, W: Array) -> Array:
+        W = entries.positive_part(W, self.positive)
+        return entries.soft_threshold(W, self._gamma(W))
+
+
+@dataclass(frozen=True)
+class ElasticNet(_Thresholded):
+    """``1/2 ||W||^2 + sum_ij gamma_j |w_ij|``, the conjugate of :class:`SoftSquare`."""
+
+    @property
+    def conjugate(self) -> SoftSquare:
+        return SoftSquare(self.gamma, self.positive)
+
+    def __call__(self, W: Array) -> float:
+        if entries.leaves_orthant(W, self.positive):
+            return math.inf
+        xp = namespace(W)
+        return 0.5 * norm(W) ** 2 + float(xp.sum(self._gamma(W) * xp.abs(W)))
+
+    def subgradient(self, W: Array) -> Array:
+        return W + self._gamma(W) * namespace(W).sign(W)
+
+    def prox(self, W: Array, gamma: float) -> Array:
+        W = entries.positive_part(W, self.positive)
+        return entries.soft_threshold(W, gamma * self._gamma(W)) / (1 + gamma)
+
+
+@dataclass(frozen=True)
+class HardSquare(_Thresholded):
+    """``1/2 sum_ij [z_ij^2 - gamma_j]_+``: GPower with the l0 penalty, by hard thresholding.
+
+    Journee, Nesterov, Richtarik and Sepulchre (2010), Sections 2.2 and 2.4; the conjugate is
+    :class:`ReversedHuber`. The subgradient is 0 at the threshold.
+    """
+
+    @property
+    def conjugate(self) -> ReversedHuber:
+        return ReversedHuber(self.gamma, self.positive)
+
+    def __call__(self, W: Array) -> float:
+        xp = namespace(W)
+        size, root = xp.abs(entries.positive_part(W, self.positive)), self._gamma(W) ** 0.5
+        # A product of sum and difference keeps the digits of entries close to the threshold.
+        return 0.5 * float(xp.sum(xp.clip(size - root, 0.0, None) * (size + root)))
+
+    def subgradient(self, W: Array) -> Array:
+        xp = namespace(W)
+        W = entries.positive_part(W, self.positive)
+        return xp.where(xp.abs(W) > self._gamma(W) ** 0.5, W, xp.zeros_like(W))
+
+
+@dataclass(frozen=True)
+class ReversedHuber(_Thresholded):
+    """``sum_ij c_j |w_ij| if |w_ij| <= c_j, else (w_ij^2 + c_j^2)/2``, with ``c_j = gamma_j^{1/2}``.
+
+    The conjugate of :class:`HardSquare`, named by Owen (2007): linear at 0, quadratic far away.
+    """
+
+    @property
+    def conjugate(self) -> HardSquare:
+        return HardSquare(self.gamma, self.positive)
+
+    def __call__(self, W: Array) -> float:
+        if entries.leaves_orthant(W, self.positive):
+            return math.inf
+        xp = namespace(W)
+        size, root = xp.abs(W), self._gamma(W) ** 0.5
+        return float(xp.sum(xp.where(size > root, (size * size + root * root) / 2, root * size)))
+
+    def subgradient(self, W: Array) -> Array:
+        xp, root = namespace(W), self._gamma(W) ** 0.5
+        return xp.where(xp.abs(W) > root, W, root * xp.sign(W))
+
+    def prox(self, W: Array, gamma: float) -> Array:
+        W = entries.positive_part(W, self.positive)
+        return entries.soft_threshold_and_shrink(W, gamma * self._gamma(W) ** 0.5, gamma)

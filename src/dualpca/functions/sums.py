@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..linalg import Array, inner, norm
-from .base import Function, HalfSquare, Spectral
+from .base import Function, HalfSquare, Spectral, forwarded
 from .entries import check_number
-from .norms import Lp
-from .powers import Power
+from .norms import Lp, Power
 
 __all__ = ["Envelope", "PlusSquare", "Scaled"]
 
@@ -19,13 +18,8 @@ class _Derived(Function):
 
     f: Function
 
-    @property
-    def unitarily_invariant(self) -> bool:
-        return self.f.unitarily_invariant
-
-    @property
-    def rotation_invariant(self) -> bool:
-        return self.f.rotation_invariant
+    unitarily_invariant = forwarded("f.unitarily_invariant")
+    rotation_invariant = forwarded("f.rotation_invariant")
 
 
 @dataclass(frozen=True)
@@ -46,13 +40,8 @@ class Scaled(_Derived):
     def one_pass(self) -> bool:
         return self.f.one_pass and not self.inside
 
-    @property
-    def indicator(self) -> bool:
-        return self.f.indicator
-
-    @property
-    def has_prox(self) -> bool:
-        return self.f.has_prox
+    indicator = forwarded("f.indicator")
+    has_prox = forwarded("f.has_prox")
 
     @property
     def conjugate(self) -> Scaled:
@@ -150,11 +139,8 @@ class Envelope(_Derived):
 
 def curvature(f: Function) -> float | None:
     """Return c if f is ``c/2 ||W||_F^2``, else None."""
-    if isinstance(f, Scaled):
-        inner_curvature = curvature(f.f)
-        if inner_curvature is None:
-            return None
-        return inner_curvature / f.c if f.inside else inner_curvature * f.c
+    if isinstance(f, Scaled) and (c := curvature(f.f)) is not None:
+        return c / f.c if f.inside else c * f.c
     if isinstance(f, Spectral):
         return curvature(f.g)
     return 1.0 if f in (Power(2), HalfSquare(Lp(2))) else None
