@@ -1,4 +1,4 @@
-"""Refuse arrays that memory has no room for, before any work, with the number of bytes."""
+"""Arrays that memory has no room for are refused before any work, with the number of bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from .linalg import Array, namespace, on_gpu
+from .linalg import Array, finfo, on_gpu
 
 #: The folder of the system's files; tests replace it.
 ROOT = Path("/")
@@ -29,46 +29,51 @@ def ensure(nbytes: int, what: str, remedy: str, like: Array | None = None) -> No
     ``what`` (a plural) and ``remedy`` are phrases for the message. ``like`` is an array of the kind
     that is to be made; on a GPU the check is skipped, since CUDA reports sizes itself.
     """
-    if like is not None and on_gpu(like):
+    if nbytes < SMALL or (like is not None and on_gpu(like)):
         return
-    if nbytes < SMALL or (left := available()) is None or nbytes <= left:
-        return
-    raise MemoryError(
-        f"{what} take {nbytes:,} bytes ({_short(nbytes)}), and {left:,} ({_short(left)}) are "
-        f"available; {remedy}"
-    )
+    if (left := available()) is not None and nbytes > left:
+        raise MemoryError(_message(nbytes, what, left, remedy))
 
 
 def itemsize(A: Array) -> int:
-    """Bytes of one number of an array, whatever its library."""
-    return int(namespace(A).finfo(A.dtype).bits) // 8
+    """Return the bytes of one number of an array, whatever its library."""
+    return finfo(A).bits // 8
 
 
 def refusal(error: MemoryError) -> str | None:
-    """The message for an array that numpy has found no room for; None for other errors."""
+    """Return a message for an array that numpy found no room for; None for other errors."""
     shape, dtype = getattr(error, "shape", None), getattr(error, "dtype", None)
     if shape is None or dtype is None:
         return None
-    nbytes, left = math.prod(shape) * dtype.itemsize, available()
-    what = f"the numbers of an array of shape {tuple(shape)} take {nbytes:,} bytes"
+    what = f"the numbers of an array of shape {tuple(shape)}"
+    remedy = "ask for fewer components, landmarks or random features, or give fewer rows"
+    return _message(math.prod(shape) * dtype.itemsize, what, available(), remedy)
+
+
+def _message(nbytes: int, what: str, left: int | None, remedy: str) -> str:
     room = "" if left is None else f", and {left:,} ({_short(left)}) are available"
-    return (
-        f"{what} ({_short(nbytes)}){room}; ask for fewer components, landmarks or random features, or "
-        "give fewer rows"
-    )
+    return f"{what} take {nbytes:,} bytes ({_short(nbytes)}){room}; {remedy}"
+
+
+def _short(nbytes: float) -> str:
+    power = min(int(math.log2(max(nbytes, 1))) // 10, 4)
+    return f"{nbytes / 1024**power:.3g} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
 
 
 def available() -> int | None:
-    """Bytes that this process may still take; None if the system does not tell."""
+    """Return the bytes that this process may still take; None if the system does not tell."""
     return min((max(0, left) for left in _limits()), default=None)
 
 
 def _limits() -> Iterator[int]:
     with suppress(OSError, ValueError, KeyError):  # Linux: free, droppable and swap memory
-        lines = (line.split() for line in (ROOT / "proc/meminfo").read_text().splitlines())
-        known = {line[0]: 1024 * int(line[1]) for line in lines}
-        yield known["MemAvailable:"] + known["SwapFree:"]
-    yield from _groups()
+        known = _table(ROOT / "proc/meminfo")
+        yield 1024 * (known["MemAvailable:"] + known["SwapFree:"])
+    with suppress(OSError):
+        for line in (ROOT / "proc/self/cgroup").read_text().splitlines():
+            number, controllers, path = line.split(":", 2)
+            if number == "0" or "memory" in controllers.split(","):
+                yield from _group(path, *GROUPS[2 if number == "0" else 1])
     with suppress(ImportError, OSError, ValueError):  # ulimit -v
         import resource
 
@@ -80,32 +85,19 @@ def _limits() -> Iterator[int]:
         yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def _groups() -> Iterator[int]:
-    """Bytes left to the control groups of the process, such as a container's, and to their parents.
+def _group(path: str, top: str, limit: str, usage: str, idle: str) -> Iterator[int]:
+    """Yield the bytes left to a control group, such as a container's, and to its parents.
 
     In a container the first version names groups that are invisible there; the innermost visible one
     is its own.
     """
-    with suppress(OSError):
-        for line in (ROOT / "proc/self/cgroup").read_text().splitlines():
-            number, controllers, path = line.split(":", 2)
-            version = 2 if number == "0" else 1
-            if version == 1 and "memory" not in controllers.split(","):
-                continue
-            top, limit, usage, idle = GROUPS[version]
-            names = [name for name in path.split("/") if name not in ("", "..")]
-            for depth in range(len(names), -1, -1):
-                folder = ROOT.joinpath("sys/fs/cgroup", top, *names[:depth])
-                with suppress(OSError, ValueError, KeyError):  # "max" is no number, and no limit
-                    most = int((folder / limit).read_text())
-                    stat = (folder / "memory.stat").read_text().splitlines()
-                    dropped = int(dict(entry.split() for entry in stat)[idle])
-                    yield most - int((folder / usage).read_text()) + dropped
+    names = [name for name in path.split("/") if name not in ("", "..")]
+    for depth in range(len(names), -1, -1):
+        folder = ROOT.joinpath("sys/fs/cgroup", top, *names[:depth])
+        with suppress(OSError, ValueError, KeyError):  # "max" is no number, and no limit
+            most, used = (int((folder / file).read_text()) for file in (limit, usage))
+            yield most - used + _table(folder / "memory.stat")[idle]
 
 
-def _short(nbytes: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if nbytes < 1024:
-            return f"{nbytes:.3g} {unit}"
-        nbytes /= 1024
-    return f"{nbytes:.3g} TiB"
+def _table(file: Path) -> dict[str, int]:
+    return {line.split()[0]: int(line.split()[1]) for line in file.read_text().splitlines()}

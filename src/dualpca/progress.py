@@ -1,8 +1,7 @@
-"""Progress of a fit: each tested iteration is one :class:`Step` event, each block of rows another.
+"""Progress of a fit: solvers report each tested :class:`Step`, operators each block of rows.
 
-Solvers report steps and operators report rows; everything else subscribes. ``verbose`` (a
-:class:`Printer`), scikit-learn's callbacks and the listeners of :func:`listening` hear the events and
-may stop the iterations; ``convergence_`` is made of the steps of the innermost run.
+Listeners hear both and may stop the iterations: ``verbose`` is one, a :class:`Printer`, and
+scikit-learn's callbacks are another. ``convergence_`` holds the steps of the innermost run.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import math
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -77,48 +76,32 @@ class Listener:
 
 @dataclass
 class Run:
-    """The listeners of a context, its phase and its main steps; events also go to the outer run."""
+    """The listeners of a context and of those around it, its phase and its main steps."""
 
     listeners: tuple[Listener, ...]
-    outer: Run | None
+    outer_phase: str = ""
     begun: float = field(default_factory=time.perf_counter)
     phase: str = ""
     steps: list[Step] = field(default_factory=list)
     stopped: bool = False
-
-    @property
-    def heard(self) -> bool:
-        """Whether anybody listens."""
-        return bool(self.listeners) or (self.outer is not None and self.outer.heard)
-
-    def tell(self, step: Step) -> bool:
-        """Pass a step to all listeners; return whether any of them asks to stop."""
-        answers = [bool(listener.step(step)) for listener in self.listeners]
-        return any([*answers, self.outer is not None and self.outer.tell(step)])
-
-    def reported(self, blocks: Iterator[tuple[slice, Any]], total: int) -> Iterator[Any]:
-        """Yield row blocks, and tell all listeners of each after the caller worked on it."""
-        for rows, block in blocks if self.outer is None else self.outer.reported(blocks, total):
-            yield rows, block
-            for listener in self.listeners:
-                listener.rows(total if rows.stop is None else rows.stop, total)
 
 
 _RUN: ContextVar[Run | None] = ContextVar("run", default=None)
 
 
 @contextmanager
-def listening(*listeners: Listener) -> Iterator[Run]:
+def listening(*listeners: Listener) -> Iterator[None]:
     """Let these listeners hear everything that runs inside the context.
 
     Parameters
     ----------
     *listeners : Listener
     """
-    run = Run(listeners, _RUN.get())
+    outer = _RUN.get() or Run(())
+    run = Run((*listeners, *outer.listeners), outer.phase or outer.outer_phase)
     token = _RUN.set(run)
     try:
-        yield run
+        yield
     finally:
         _RUN.reset(token)
 
@@ -126,10 +109,7 @@ def listening(*listeners: Listener) -> Iterator[Run]:
 @contextmanager
 def phase(name: str) -> Iterator[None]:
     """Mark the iterations inside as serving another purpose than the main ones."""
-    run = _RUN.get()
-    if run is None:
-        yield
-        return
+    run = _RUN.get() or Run(())
     before = run.phase, run.stopped
     run.phase, run.stopped = name, False
     try:
@@ -149,14 +129,11 @@ def report_step(
     if run is None:
         return False
     passes = len(run.steps) + 1 if passes is None else passes
-    seconds = time.perf_counter() - run.begun
-    purpose, outer = run.phase, run.outer
-    while not purpose and outer is not None:
-        purpose, outer = outer.phase, outer.outer
+    seconds, purpose = time.perf_counter() - run.begun, run.phase or run.outer_phase
     step = Step(solver, purpose, passes, float(residual), tol, seconds, **details)
     if not run.phase:
         run.steps.append(step)
-    stop = run.tell(step)
+    stop = any([listener.step(step) for listener in run.listeners])  # each of them hears it
     run.stopped = run.stopped or stop
     return stop
 
@@ -168,9 +145,12 @@ def stopped() -> bool:
 
 
 def reading(blocks: Iterator[tuple[slice, Any]], total: int) -> Iterator[tuple[slice, Any]]:
-    """Return the same row blocks; listeners hear of each after the caller worked on it."""
+    """Yield the same row blocks; listeners hear of each after the caller worked on it."""
     run = _RUN.get()
-    return blocks if run is None or not run.heard else run.reported(blocks, total)
+    for rows, block in blocks:
+        yield rows, block
+        for listener in run.listeners if run else ():
+            listener.rows(total if rows.stop is None else rows.stop, total)
 
 
 def convergence(passes: int | None, residual: float) -> list[tuple[int, float]]:
@@ -178,10 +158,8 @@ def convergence(passes: int | None, residual: float) -> list[tuple[int, float]]:
 
     ``passes=None`` takes the passes of the last step.
     """
-    run = _RUN.get()
-    steps: list[tuple[int, float]] = []
-    if run is not None:
-        steps, run.steps = [(step.passes, step.residual) for step in run.steps], []
+    run = _RUN.get() or Run(())
+    steps, run.steps = [(step.passes, step.residual) for step in run.steps], []
     if passes is None:
         passes = steps[-1][0] if steps else 0
     if steps and steps[-1][0] == passes:  # the same iterate, measured again
@@ -193,7 +171,7 @@ def seconds_left(steps: list[Step]) -> float | None:
     """Estimate the time to ``tol`` from the fall in the last few steps; None where there is none."""
     last = steps[-1]
     first = next(s for s in steps[-8:] if (s.solver, s.quantity) == (last.solver, last.quantity))
-    if first is last or not first.value > last.value > last.tol > 0:
+    if not first.value > last.value > last.tol > 0:
         return None
     fall = math.log(first.value / last.value)
     return (last.seconds - first.seconds) * math.log(last.value / last.tol) / fall
@@ -218,14 +196,11 @@ class Printer(Listener):
     def step(self, step: Step) -> None:
         self.steps.append(step)
         due = time.perf_counter() >= self._shown + (0.1 if sys.stderr.isatty() else 1.0)
-        if due or self.every or step.value <= step.tol:
-            self._write(self.line(step))
-
-    def line(self, step: Step) -> str:
-        """Describe a step in words."""
+        if not (due or self.every or step.value <= step.tol):
+            return
         left = seconds_left(self.steps)
         what = f"{step.phase} ({step.solver})" if step.phase else step.solver
-        return (
+        self._write(
             f"{self.name}: {what}, pass {step.passes}, {step.quantity} {step.value:.1e} "
             f"(tol {step.tol:.0e}), {step.seconds:.1f} s"
             + ("" if left is None else f", about {left:.1f} s left")
@@ -252,12 +227,9 @@ class Printer(Listener):
 @contextmanager
 def printing(name: str, verbose: int) -> Iterator[None]:
     """Print the progress of everything inside: a line with ``verbose=1``, one for each step with 2."""
-    if not verbose or sys.stderr is None:
+    with ExitStack() as stack:
+        if verbose and sys.stderr is not None:
+            printer = Printer(name, every=verbose > 1)
+            stack.callback(printer.close)
+            stack.enter_context(listening(printer))
         yield
-        return
-    printer = Printer(name, every=verbose > 1)
-    try:
-        with listening(printer):
-            yield
-    finally:
-        printer.close()
