@@ -133,9 +133,9 @@ def report_step(
     step = Step(solver, purpose, passes, float(residual), tol, seconds, **details)
     if not run.phase:
         run.steps.append(step)
-    stop = any([listener.step(step) for listener in run.listeners])  # each of them hears it
-    run.stopped = run.stopped or stop
-    return stop
+    answers = [listener.step(step) for listener in run.listeners]
+    run.stopped = run.stopped or any(answers)
+    return any(answers)
 
 
 def stopped() -> bool:

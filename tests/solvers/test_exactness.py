@@ -10,9 +10,9 @@ from dualpca import PCA, as_operator
 from dualpca.operators import Weighted, centered
 from dualpca.operators.block_ops import THREADED, row_parts
 from dualpca.operators.row_blocks import RowBlocked
-from dualpca.solvers.choice import choose, costs
-from dualpca.solvers.spectral.gram import growth
+from dualpca.solvers.spectral.direct import growth
 from dualpca.solvers.spectral.krylov import LOOSE, MIXED_TOL, Krylov, mixed_scale
+from dualpca.solvers.subspace import choose, costs
 
 NAMES = [*spectra(), "gaussian"]
 

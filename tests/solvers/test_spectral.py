@@ -10,10 +10,9 @@ from dualpca import PCA, as_operator
 from dualpca.linalg import orthonormalize
 from dualpca.progress import Listener, listening
 from dualpca.solvers import DCA, SPECTRAL, Krylov, SpectralSolver, SubspaceResult
-from dualpca.solvers.choice import choose
 from dualpca.solvers.spectral.lanczos import certify
 from dualpca.solvers.spectral.ritz import ritz_pairs
-from dualpca.solvers.subspace import FromDC, leading_subspace
+from dualpca.solvers.subspace import FromDC, choose, leading_subspace
 
 
 class Randomised(SpectralSolver):

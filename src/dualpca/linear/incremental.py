@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from ..linalg import Array, column_norms, namespace, norm, to_numpy
+from ..linalg import eps as eps_of
 from ..operators import Operator, as_operator, centered, from_gram
 from ..operators.centering import Shifted, shifted
 from ..operators.row_blocks import RowBlocked
 from ..solvers.spectral import Gram
-from ..solvers.spectral.certificate import eps_of
 from ..solvers.spectral.ritz import Ritz
 from .decomposition import Decomposition
 

@@ -1,4 +1,4 @@
-"""DCA with memory: safeguarded Anderson acceleration."""
+"""Safeguarded Anderson acceleration: DCA with memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..linalg import Array, inner
+from ..linalg import Array, eps, inner
 from ..problem import DCProblem
 from .base import Iterate, Point, first
 
@@ -39,23 +39,17 @@ class Anderson:
         point, past = first(problem, W), _Past(self.memory)
         while True:
             plain = step(point.Z)
-            mixed = past.mix(point.W, plain)
-            trial = None
-            if mixed is not None:
-                trial = Point(problem, step(mixed) if problem.G.indicator else mixed)
-            if trial is None or not _no_worse(trial.objective, point.objective, trial.W.dtype):
-                if trial is not None:
+            mixed, last = past.mix(point.W, plain), point
+            if mixed is None:
+                point = Point(problem, plain)
+            else:
+                point = Point(problem, step(mixed) if problem.G.indicator else mixed)
+                rounding = 4 * eps(point.W) * abs(last.objective)
+                if not point.objective <= last.objective + rounding:
                     past = _Past(self.memory)
-                    past.mix(point.W, plain)
-                trial = Point(problem, plain)
-            point = trial
+                    past.mix(last.W, plain)
+                    point = Point(problem, plain)
             yield Iterate(point)
-
-
-def _no_worse(new: float, old: float, dtype: object) -> bool:
-    """Whether an objective has not risen, rounding of the sum aside."""
-    eps = float(np.finfo("float32" if "float32" in str(dtype) else "float64").eps)
-    return new <= old + 4 * eps * abs(old)
 
 
 class _Past:
@@ -69,7 +63,7 @@ class _Past:
         self.last: tuple[Array, Array] | None = None
 
     def mix(self, W: Array, image: Array) -> Array | None:
-        """The next point; None while there is nothing to mix with."""
+        """Return the next point; None while there is nothing to mix with."""
         residual = image - W
         if self.last is not None:
             self._append(residual - self.last[0], image - self.last[1])
@@ -89,7 +83,4 @@ class _Past:
         self.residuals.append(residual)
         self.images.append(image)
         row = np.array([inner(other, residual) for other in self.residuals])
-        size = len(row)
-        gram = np.zeros((size, size))
-        gram[:-1, :-1], gram[-1, :], gram[:, -1] = self.gram, row, row
-        self.gram = gram
+        self.gram = np.block([[self.gram, row[:-1, None]], [row]])

@@ -1,4 +1,4 @@
-"""What a solver yields: points that know F(XW) and X^T dF(XW), evaluated once, when asked."""
+"""What a solver yields: points that compute F(XW) and X^T dF(XW) once, when first asked."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from ..linalg import Array, inner, max_abs, norm, residual
+from ..linalg import Array, eps, inner, max_abs, norm, residual
 from ..problem import DCProblem
 
-#: What stands for a length or an energy of 0.
+#: This stands for a length or an energy of 0.
 TINY = sys.float_info.min
-
 
 #: The three terms of a Fenchel gap cancel to this many eps.
 GAP_ROUNDING = 16
 
 
 class Point:
-    """W with its pullback, lazily: whoever asks first, the test or the next step, pays for it."""
+    """W, with a pullback that the first who asks for it pays for: the test or the next step."""
 
     def __init__(self, problem: DCProblem, W: Array) -> None:
         self.problem = problem
@@ -50,7 +49,7 @@ class Point:
 
     @property
     def finite(self) -> bool:
-        """Whether Z is, so that a step can be taken."""
+        """Whether Z is finite, so that a step can be taken."""
         return math.isfinite(max_abs(self.Z))
 
     @property
@@ -60,11 +59,11 @@ class Point:
 
     @cached_property
     def residual(self) -> float:
-        """``||Z - W W^T Z||_F / ||Z||_F`` with W orthonormal; of a dual variable, that of its image.
+        """``||Z - W W^T Z||_F / ||Z||_F`` with W orthonormal; a dual variable has that of its image.
 
-        Where W is more than its span, that is for every G but the spectral unit ball, the square root
-        of the relative Fenchel gap if that is larger. Where G or F tell columns of the same span apart,
-        as those of sparse PCA do, the relative length ``||dG*(Z) - W||_F / ||W||_F`` of a step of DCA.
+        Unless G is the spectral unit ball, W is more than its span, and the square root of the relative
+        Fenchel gap counts if it is larger. Where G or F tell columns of the same span apart, as those of
+        sparse PCA do, it is the relative length ``||dG*(Z) - W||_F / ||W||_F`` of a step of DCA.
         """
         span = self.span_residual
         return span if self.problem.G.known_by_span else float(max(span, math.sqrt(self.gap)))
@@ -82,13 +81,12 @@ class Point:
         size = sum(abs(term) for term in terms)
         if not math.isfinite(size):  # W is outside the domain of G, or the numbers overflow
             return math.nan if self.problem.homogeneous else 1.0
-        eps = sys.float_info.epsilon if "64" in str(self.Z.dtype) else 2.0**-23
-        gap = sum(terms) - GAP_ROUNDING * eps * size
+        gap = sum(terms) - GAP_ROUNDING * eps(self.Z) * size
         return min(gap / max(abs(terms[0] - self.F), gap), 1.0) if gap > 0 else 0.0
 
     @cached_property
     def span_residual(self) -> float:
-        """The residual as far as the span of W goes, whatever G is."""
+        """The residual of the span of W, whatever G is."""
         problem = self.problem
         if not (problem.G.rotation_invariant and problem.F.rotation_invariant):
             step = problem.G.conjugate.subgradient(self.Z)
@@ -103,7 +101,7 @@ class Point:
 
 
 def first(problem: DCProblem, W: Array) -> Point:
-    """The point to start from; an OverflowError where its numbers leave the range of floats."""
+    """Return the point to start from; raise an OverflowError where its numbers overflow."""
     point = Point(problem, W)
     if not point.finite:
         raise OverflowError("X^T dF(XW) at the start is not finite")
@@ -112,13 +110,13 @@ def first(problem: DCProblem, W: Array) -> Point:
 
 @dataclass(frozen=True)
 class Iterate:
-    """One iterate, and the paper's own stopping quantity max|W - prox|/gamma where there is one."""
+    """An iterate, and the paper's stopping quantity ``max|W - prox|/gamma`` where there is one."""
 
     point: Point
     fixed_point: float | None = None
 
 
 class Solver(Protocol):
-    """Frozen options; called with a problem and a start, an endless iterator of iterates."""
+    """Options that are called with a problem and a start, and yield iterates without an end."""
 
     def __call__(self, problem: DCProblem, W: Array) -> Iterator[Iterate]: ...

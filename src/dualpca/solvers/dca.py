@@ -1,4 +1,4 @@
-"""The difference-of-convex algorithm, and two relatives for comparison."""
+"""The difference-of-convex algorithm, and two of its relatives for comparison."""
 
 from __future__ import annotations
 

@@ -11,19 +11,14 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..linalg import Array, inner, is_implicit, max_abs, namespace, norm
+from ..linalg import Array, eps, inner, is_implicit, max_abs, namespace, norm
 from ..problem import DCProblem
 from .base import TINY, Iterate, Point, first
 
 __all__ = ["ProximalGradient", "ZeroFPR"]
 
 
-def _eps(W: Array) -> float:
-    array = W.coefficients if is_implicit(W) else W
-    return float(namespace(array).finfo(array.dtype).eps)
-
-
-#: Halvings of the first shift before F is taken to be infinite everywhere.
+#: After so many halvings of the first shift, F is taken to be infinite everywhere.
 HALVINGS = 64
 
 
@@ -37,14 +32,14 @@ def _start(problem: DCProblem, W: Array) -> Point:
 
 
 def _first_step(point: Point) -> float:
-    """1/L0, ``L0 = ||grad f(W + 1) - grad f(W)||_F / ||1||_F``, 1 being added to every entry."""
+    """Return 1/L0, ``L0 = ||grad f(W + 1) - grad f(W)||_F / ||1||_F``; 1 is added to every entry."""
     W = point.W
-    if is_implicit(W):  # no entries to add 1 to: along the gradient, as long as W
+    if is_implicit(W):  # it has no entries to add 1 to; the shift is as long as W, along Z
         ones = point.Z * (norm(W) / max(norm(point.Z), 1e-300))
     else:
         ones = namespace(W).ones_like(W)
     shifted = Point(point.problem, W + ones)
-    for _ in range(HALVINGS):  # outside the domain of a row function: a smaller shift
+    for _ in range(HALVINGS):  # it may lie outside the domain of a row function
         if math.inf != shifted.F:
             break
         ones = ones / 2
@@ -57,7 +52,7 @@ def _first_step(point: Point) -> float:
 
 
 class _Step:
-    """A forward-backward step from ``point``: its prox point, gamma and the model of f there."""
+    """A forward-backward step of length gamma from ``point`` to ``bar``, the prox point."""
 
     def __init__(self, point: Point, gamma: float, alpha: float) -> None:
         self.point, self.gamma, self.alpha = point, gamma, alpha
@@ -84,10 +79,10 @@ class _Step:
     def backtrack(self, minimum: float) -> _Step:
         """Halve gamma until f(bar) is below the model."""
         step = self
-        while (
-            step.model + 10 * _eps(step.point.W) * (1 + abs(step.bar.F)) < -step.bar.F
-            and step.gamma >= minimum
-        ):
+        while step.gamma >= minimum:
+            rounding = 10 * eps(step.point.W) * (1 + abs(step.bar.F))
+            if not step.model + rounding < -step.bar.F:
+                break
             step = _Step(step.point, step.gamma / 2, step.alpha)
         return step
 
@@ -130,7 +125,7 @@ class ZeroFPR:
     alpha, beta : float
         Safety factor of the step, and of the decrease that the line search asks for.
     memory : int
-        Pairs of the L-BFGS direction, kept only if <s, y> > 0.
+        How many pairs with ``<s, y> > 0`` the L-BFGS direction keeps.
     max_backtracks : int
         Halvings of the line search; the last try is the plain proximal-gradient point.
     minimum_gamma : float
@@ -168,7 +163,7 @@ class ZeroFPR:
     def _line_search(self, step: _Step, direction: Array) -> _Step:
         envelope = step.envelope
         decrease = self.beta * (0.5 / step.gamma) * (1 - self.alpha) * norm(step.gap) ** 2
-        threshold = envelope - decrease + 10 * _eps(step.point.W) * (1 + abs(envelope))
+        threshold = envelope - decrease + 10 * eps(step.point.W) * (1 + abs(envelope))
         bar, tau = step.bar, 1.0
         for k in range(1, self.max_backtracks + 1):
             point = Point(bar.problem, bar.W + tau * direction) if tau else bar
@@ -181,7 +176,7 @@ class ZeroFPR:
 
 
 def _lbfgs(pairs: deque[tuple[Array, Array]], v: Array) -> Array:
-    """The inverse Hessian estimate of L-BFGS times v, by the two-loop recursion."""
+    """Multiply v by the inverse Hessian of L-BFGS, by the two-loop recursion."""
     coefficients = []
     for s, y in reversed(pairs):
         a = inner(s, v) / inner(s, y)

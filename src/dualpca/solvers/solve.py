@@ -1,4 +1,4 @@
-"""One ``solve``: it owns stopping, tracing and progress."""
+"""``solve`` runs any solver on any problem: it stops, traces and reports progress."""
 
 from __future__ import annotations
 
@@ -14,20 +14,11 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from ..linalg import (
-    Array,
-    is_implicit,
-    max_abs,
-    namespace,
-    norm,
-    orthonormalize,
-    singular_values,
-)
-from ..operators import Operator
+from ..linalg import Array, eps, finfo, is_implicit, max_abs, norm, orthonormalize, singular_values
 from ..problem import DCProblem
 from ..progress import Listener, Step, listening, printing, report_step
 from .anderson import Anderson
-from .base import Iterate, Solver
+from .base import Point, Solver
 from .dca import DCA, IRLS, SimultaneousIteration
 from .proximal import ProximalGradient, ZeroFPR
 
@@ -46,7 +37,7 @@ SOLVERS: dict[str, Solver] = {
 
 @dataclass(frozen=True)
 class Result:
-    """What :func:`solve` found, and at what accuracy and cost."""
+    """The answer of :func:`solve`, with its accuracy and cost."""
 
     W: Array
     iterations: int
@@ -59,22 +50,22 @@ class Result:
 
     @property
     def objective(self) -> float:
-        """``G(W) - F(XW)``: one more pass."""
+        """``G(W) - F(XW)``, for one more pass."""
         return self.problem.objective(self.W)
 
 
 def as_solver(solver: str | Solver) -> Solver:
-    """A solver by name, or as given."""
-    if isinstance(solver, type) or not (isinstance(solver, str) or callable(solver)):
+    """Return a solver by name, or as given."""
+    if isinstance(solver, str):
+        if solver not in SOLVERS:
+            raise ValueError(f"solver={solver!r} is unknown; choose one of {', '.join(SOLVERS)}")
+        return SOLVERS[solver]
+    if isinstance(solver, type) or not callable(solver):
         raise TypeError(
             f"solver={solver!r} is no solver; give a name ({', '.join(SOLVERS)}) or an instance, "
             "such as ZeroFPR(memory=10)"
         )
-    if not isinstance(solver, str):
-        return solver
-    if solver not in SOLVERS:
-        raise ValueError(f"solver={solver!r} is unknown; choose one of {', '.join(SOLVERS)}")
-    return SOLVERS[solver]
+    return solver
 
 
 def solve(
@@ -179,56 +170,74 @@ class _Run:
             return replace(result, W=problem.dual.to_dual(result.W), problem=problem)
         # A fixed step and the paper's stopping quantity depend on the scale of the data.
         free = self.stop != "paper" and getattr(self.solver, "gamma", None) is None
-        rescalable, passes = free and problem.homogeneous, problem.X.passes
+        rescalable, passes, limits = (
+            free and problem.homogeneous,
+            problem.X.passes,
+            finfo(problem.X),
+        )
+        # Below this size, values have lost digits to underflow.
+        least = float(limits.smallest_normal / limits.eps) if rescalable else 0.0
         try:
-            return self.iterate(problem, W0, _underflow(problem.X) if rescalable else 0.0)
+            try:
+                return self.iterate(problem, W0, least)
+            except OverflowError:
+                if not rescalable:
+                    raise
+                result = self.rescaled(problem, W0, random)
+                return replace(result, passes=problem.X.passes - passes)
         except OverflowError as error:
-            scaled = self.rescaled(problem, W0, random) if rescalable else None
-            if scaled is None:
-                raise ValueError(
-                    f"X is too large or too small for {type(self.solver).__name__}, whose numbers "
-                    f"leave the range of {problem.X.dtype}; divide X by its largest magnitude"
-                ) from error
-            return replace(scaled, passes=problem.X.passes - passes)
+            raise ValueError(
+                f"X is too large or too small for {type(self.solver).__name__}, whose numbers "
+                f"leave the range of {problem.X.dtype}; divide X by its largest magnitude"
+            ) from error
 
-    def rescaled(self, problem: DCProblem, W0: Array, random: bool) -> Result | None:
-        """Solve for X times a power of 2 with ``||X||_F`` near 1; None if that overflows too."""
+    def rescaled(self, problem: DCProblem, W0: Array, random: bool) -> Result:
+        """Solve for X times a power of 2 with ``||X||_F`` near 1, and scale the answer back."""
         energy = problem.X.energy()
         if not math.isfinite(energy):
-            return None
+            raise OverflowError("||X||_F^2 is not finite")
         power = 2.0 ** -round(math.log2(energy) / 2) if energy > 0 else 1.0
         scaled, t, k = problem.scaled(power)
-        try:
-            result = self.iterate(scaled, W0 if random else W0 / t, 0.0)
-        except OverflowError:
-            return None
+        result = self.iterate(scaled, W0 if random else W0 / t, 0.0)
         W = result.W * t
-        records = (
-            replace(record, objective=None if record.objective is None else k * record.objective)
-            for record in result.trace
-        )
-        finite = math.isfinite(max_abs(W))
-        return replace(result, W=W, trace=tuple(records), problem=problem) if finite else None
+        if not math.isfinite(max_abs(W)):
+            raise OverflowError("the solution W is not finite")
+        steps = (replace(step, objective=k * (step.objective or 0.0)) for step in result.trace)
+        return replace(result, W=W, trace=tuple(steps), problem=problem)
 
     def iterate(self, problem: DCProblem, W0: Array, least: float) -> Result:
         """Run the solver; raise an OverflowError if numbers overflow or F falls below ``least``."""
-        passes, name = problem.X.passes, type(self.solver).__name__
+        passes, name, paper = problem.X.passes, type(self.solver).__name__, self.stop == "paper"
         trace = _Trace(passes, self.callback)
         heard = listening(trace) if self.trace or self.callback else nullcontext()
-        best: Iterate | None = None
+        best: Point | None = None
         converged = stopped = False
         with printing(name, self.verbose), heard:
             for iteration, iterate in enumerate(self.solver(problem, W0), start=1):
-                size = self.measure(iterate)
-                converged = size <= self.tol
-                # F is known where the residual is; that of rows is infinite if rounding left its domain.
-                known = self.stop != "paper" and problem.homogeneous
-                value = abs(iterate.point.F) if known else least
+                point = iterate.point
+                size = iterate.fixed_point if paper else self.residual(point)
+                if size is None:
+                    raise ValueError(
+                        f"stop='paper' needs a proximal step; {self.solver!r} has none"
+                    )
+                # F is known where the residual is. Rounding may leave the domain of a row function,
+                # where F is infinite.
+                value = least if paper or not problem.homogeneous else abs(point.F)
                 if not (math.isfinite(size) and least <= value < math.inf):
                     raise OverflowError(f"F(XW) is {value} and the residual {size}")
-                stopped = self.report(iterate, iteration, problem.X.passes)
-                if self.stop == "paper" or best is None or size < self.residual(best):
-                    best = iterate  # below what rounding allows, iterates wander
+                converged = size <= self.tol
+                stopped = report_step(
+                    name.lower(),
+                    math.nan if paper and not self.trace else self.residual(point),
+                    self.tol,
+                    problem.X.passes,
+                    quantity="fixed_point" if paper else "residual",
+                    iteration=iteration,
+                    fixed_point=iterate.fixed_point,
+                    objective=point.objective if self.trace else None,
+                )
+                if paper or best is None or size < self.residual(best):
+                    best = point  # below what rounding allows, iterates wander
                 if converged or stopped or iteration >= self.max_iter:
                     break
         assert best is not None
@@ -240,35 +249,11 @@ class _Run:
                 ConvergenceWarning,
                 stacklevel=user_stacklevel(),
             )
-        kept = tuple(trace.steps if self.trace else ())
-        W = best.point.W
-        return Result(W, iteration, used, converged, residual, kept, problem, stopped)
+        steps = tuple(trace.steps if self.trace else ())
+        return Result(best.W, iteration, used, converged, residual, steps, problem, stopped)
 
-    def residual(self, iterate: Iterate) -> float:
-        point = iterate.point
+    def residual(self, point: Point) -> float:
         return point.span_residual if self.stop == "span" else point.residual
-
-    def measure(self, iterate: Iterate) -> float:
-        """What is compared with ``tol``."""
-        if self.stop != "paper":
-            return self.residual(iterate)
-        if iterate.fixed_point is None:
-            raise ValueError(f"stop='paper' needs a proximal step, which {self.solver!r} has not")
-        return iterate.fixed_point
-
-    def report(self, iterate: Iterate, iteration: int, passes: int) -> bool:
-        """Report the iterate; return whether a listener or the callback asks to stop."""
-        paper = self.stop == "paper"
-        return report_step(
-            type(self.solver).__name__.lower(),
-            math.nan if paper and not self.trace else self.residual(iterate),
-            self.tol,
-            passes,
-            quantity="fixed_point" if paper else "residual",
-            iteration=iteration,
-            fixed_point=iterate.fixed_point,
-            objective=iterate.point.objective if self.trace else None,
-        )
 
 
 class _Trace(Listener):
@@ -282,18 +267,12 @@ class _Trace(Listener):
         return self.callback is not None and self.callback(self.steps[-1]) is True
 
 
-def _underflow(X: Operator) -> float:
-    """Return the size below which values have lost digits to underflow."""
-    info = np.finfo("float32" if "float32" in str(X.dtype) else "float64")
-    return float(info.smallest_normal / info.eps)
-
-
 def _complete(W: Array) -> Array:
     """Return W if it has full rank, else an orthonormal basis whose span contains its columns."""
     if is_implicit(W):
         return W
     sigma = singular_values(W)
-    floor = namespace(sigma).finfo(sigma.dtype).eps * max(W.shape) * float(sigma[0])
+    floor = eps(sigma) * max(W.shape) * float(sigma[0])
     return W if float(sigma[-1]) > floor else orthonormalize(W)
 
 

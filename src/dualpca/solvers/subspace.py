@@ -10,15 +10,13 @@ from typing import Any
 from sklearn.exceptions import ConvergenceWarning
 
 from ..formulations import formulation as make_formulation
-from ..linalg import Array, namespace, orthonormalize, to_numpy
+from ..linalg import Array, eps, namespace, orthonormalize, to_numpy
 from ..operators import Operator
 from ..problem import DCProblem
 from ..progress import stopped
 from .base import TINY, Solver
-from .choice import choose, costs
 from .solve import SOLVERS, as_solver, solve, user_stacklevel
 from .spectral import SPECTRAL, SpectralSolver
-from .spectral.certificate import eps_of
 from .spectral.lanczos import certify
 from .spectral.ritz import Ritz, SubspaceResult, ritz_pairs
 
@@ -45,10 +43,10 @@ class FromDC(SpectralSolver):
         self, X: Operator, s: int, *, tol: float, seed: int, max_passes: int = 1000, **options: Any
     ) -> SubspaceResult:
         start, energy = options.get("start"), options.get("energy", math.inf)
-        rows = X.T if X.T.implicit else X  # formulations are about the rows of the data
-        problem = (
-            as_problem("l", X) if self.formulation is None else as_problem(self.formulation, rows)
-        )
+        if self.formulation is None:
+            problem = make_formulation("l", X)
+        else:  # it is about the rows of the data
+            problem = as_problem(self.formulation, X.T if X.T.implicit else X)
         given = {"s": s, "tol": tol, "max_iter": max_passes, "random_state": seed}
         result = solve_quietly(problem, self.solver, start, stop="span", **given)
         W, operator = primal_point(problem, result.W)
@@ -76,6 +74,25 @@ def as_spectral(solver: Any, formulation: Any) -> SpectralSolver:
             f"drop formulation={formulation!r}, or choose one of {', '.join(ITERATIVE)}"
         )
     return chosen
+
+
+def costs(X: Operator, s: int, tol: float, energy: float) -> dict[str, float]:
+    """Return the estimated seconds of each solver that costs may choose."""
+    seconds = {name: solver.cost(X, s, tol, energy) for name, solver in SPECTRAL.items()}
+    return {name: value for name, value in seconds.items() if value < math.inf}
+
+
+def choose(X: Operator, s: int, *, dense: bool, tol: float, energy: float) -> tuple[str, str]:
+    """Return the name of the cheapest solver, and why it was chosen.
+
+    ``dense`` tells whether X is one dense array in memory, or X^T X is.
+    """
+    for name, solver in SPECTRAL.items():
+        if (dense or not solver.needs_dense) and (reason := solver.preference(X, s)):
+            return name, reason
+    seconds = costs(X, s, tol, energy)
+    estimates = ", ".join(f"{name} {value:.2g} s" for name, value in seconds.items())
+    return min(seconds, key=seconds.__getitem__), f"estimated {estimates}"
 
 
 def leading_subspace(
@@ -108,7 +125,7 @@ def leading_subspace(
             "for sparse data, files and dask"
         )
     result = chosen(X, s, tol=tol, max_passes=max_iter, seed=seed, energy=energy)
-    floor = 0.0 if chosen.iterative else DIRECT_ROUNDING * eps_of(result.ritz.theta.dtype)
+    floor = 0.0 if chosen.iterative else DIRECT_ROUNDING * eps(result.ritz.theta)
     spent = chosen.iterative and result.steps >= max_iter
     warn_above(result.ritz.residual, max(tol, floor), name, max_iter if spent else None)
     note = f"{name} ({result.note}): {why}" if result.note else f"{name}: {why}"

@@ -2,9 +2,8 @@
 
 from .base import SpectralSolver
 from .chebyshev import Chebyshev
-from .gram import Gram
+from .direct import Gram, Lapack
 from .krylov import Krylov
-from .lapack import Lapack
 
 __all__ = ["SPECTRAL", "Chebyshev", "Gram", "Krylov", "Lapack", "SpectralSolver"]
 

@@ -20,7 +20,9 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaincinv
 
-__all__ = ["FAILURE", "Certificate", "ceiling_of", "eps_of", "rounding_floor"]
+from ...linalg import eps, to_numpy
+
+__all__ = ["FAILURE", "Certificate", "ceiling_of", "rounding_floor"]
 
 #: The probability that a certificate is below the truth, for any data.
 FAILURE = 1e-6
@@ -29,14 +31,9 @@ FAILURE = 1e-6
 ROUNDING_RISE = 16
 
 
-def eps_of(dtype: Any) -> float:
-    """Return the machine epsilon of a real dtype of any namespace."""
-    return float(np.finfo("float32" if "float32" in str(dtype) else "float64").eps)
-
-
 def rounding_floor(dtype: Any) -> float:
     """Return the relative shortfall that rounding in this precision hides from any verification."""
-    return ROUNDING_RISE * eps_of(dtype)
+    return ROUNDING_RISE * eps(dtype)
 
 
 @dataclass(frozen=True)
@@ -71,9 +68,14 @@ class Certificate:
 
     @classmethod
     def of_leading(cls, theta: Any, residuals: Any, s: int, rounding: float) -> Certificate:
-        """Build the certificate of s eigenvectors from theirs and the next one, if there is one."""
+        """Build the certificate of s eigenvectors from theirs and the next one, if there is one.
+
+        ``rounding`` is relative to the largest eigenvalue.
+        """
+        theta, residuals = (to_numpy(array).astype(float) for array in (theta, residuals))
         ceiling = float(theta[s]) if len(theta) > s else 0.0
-        return cls.of_norms(theta[:s], residuals[:s], ceiling=ceiling + rounding)
+        ceiling += rounding * theta[0]
+        return cls.of_norms(theta[:s], residuals[:s], ceiling=ceiling)
 
     def shortfall(self, s: int) -> float:
         """Bound ``sum_{i<=s} lambda_i - theta_i`` as a share of ``sum_{i<=s} theta_i``.

@@ -17,11 +17,11 @@ from array_api_compat import device
 
 from ... import progress
 from ..._memory import ensure, itemsize
-from ...linalg import Array, invert_lower, namespace, orthonormalize, standard_normal, to_numpy
+from ...linalg import Array, eps, invert_lower, namespace, orthonormalize, standard_normal, to_numpy
 from ...operators import Operator
 from . import base
 from .base import SpectralSolver, is_explicit_on_gpu, narrow_side
-from .certificate import Certificate, eps_of, rounding_floor
+from .certificate import Certificate, rounding_floor
 from .krylov import measured_pairs, mixed_scale
 from .lanczos import certify
 from .ritz import ROUNDING, Ritz, SubspaceResult, relative_residual, ritz_pairs
@@ -85,16 +85,17 @@ class Chebyshev(SpectralSolver):
         residual and certify the answer, as long as the residual goes on falling.
         """
         with A.blas_limited(), A.ieee_products():
-            run = _Run(A, A if fast is None else fast, s, tol, seed, max_passes)
-            ritz, image, done = run.solve()
+            ritz, image, done, steps = _iterate(
+                A, A if fast is None else fast, s, tol, seed, max_passes
+            )
             theta, r = _on_host(ritz)
             known = {"energy": energy, "floor": rounding_floor(A.dtype)}
             certificate = Certificate.of_norms(theta, r, **known)
             if done and certificate.shortfall(s) > tol:
                 before = A.passes
                 certificate = certify(A, ritz, image, s, tol=tol, energy=energy, seed=seed + 1)
-                run.steps += A.passes - before
-        return SubspaceResult(ritz.signed().leading(s), certificate, run.steps, converged=done)
+                steps += A.passes - before
+        return SubspaceResult(ritz.signed().leading(s), certificate, steps, converged=done)
 
     def cost(self, X: Operator, s: int, tol: float, energy: float) -> float:
         if not is_explicit_on_gpu(X):
@@ -105,63 +106,59 @@ class Chebyshev(SpectralSolver):
         return base.GPU_FIT + passes * (sweep + base.GPU_STEP + X.read_seconds)
 
 
-class _Run:
-    """A block that is filtered until its first s columns have a residual of at most ``tol``."""
+def _iterate(
+    A: Operator, fast: Operator, s: int, tol: float, seed: int, max_passes: int
+) -> tuple[Ritz, Array, bool, int]:
+    """Filter a block until its first s columns have a residual of at most ``tol``.
 
-    def __init__(
-        self, A: Operator, fast: Operator, s: int, tol: float, seed: int, max_passes: int
-    ) -> None:
-        self.A, self.s, self.tol, self.max_passes = A, s, tol, max_passes
-        self.fast, self.eps, self.steps = fast, eps_of(A.dtype), 1
-        n, width, like = A.shape[1], columns(s, A.shape[1]), A.like
-        what = f"4 blocks of {width:,} vectors of {n:,} numbers, for {s:,} components,"
-        ensure(4 * n * width * itemsize(like), what, "ask for fewer components", like)
-        self.P = fast.sweep(standard_normal((n, width), fast.asarray(like), seed))
-
-    def solve(self) -> tuple[Ritz, Array, bool]:
-        """Return Ritz pairs, their images, and whether they meet ``tol``."""
-        A, s, tol, eps = self.A, self.s, self.tol, self.eps
-        most, before, last = FIRST, math.inf, math.inf
-        exact, same = False, str(self.fast.dtype) == str(A.dtype)
-        while True:
-            X = A if exact else self.fast
-            ritz, image = ritz_pairs(X, orthonormalize(self.P))
-            self.steps += 1
-            theta, r = _on_host(ritz)
-            if not theta[0] > 0:
-                return ritz, image, True
-            cut = max(float(theta[-1]), eps * float(theta[0]))
-            if _growth(theta[s - 1] / cut) < CLUSTER:
-                cut /= 2
-            growth = _growth(theta[s - 1] / cut)
-            residual = relative_residual(r[:s], theta[:s])
-            stalled, out = residual > 0.5 * before, self.steps + 1 >= self.max_passes
-            out = progress.report_step("chebyshev", residual, tol, A.passes) or out
-            self.P = image * (2 / cut) - ritz.V  # of degree 1, whose pass is done
-            final = None
-            if X is A:
-                final = ritz, image
-            elif stalled or out or residual <= 0.7 * tol * math.cosh(growth):
-                width = min(A.shape[1], 16 * math.ceil((s + 8) / 16))
-                final = ritz_pairs(A, orthonormalize(A.asarray(self.P[:, :width])))
-                self.steps += 1
-            if final is not None:
-                measured, reached, floor = _with_rounding(A, final[0], s, ROUNDING * eps)
-                done = reached <= max(tol, floor)
-                if done or out:
-                    return measured, final[1], done
-                if self.fast is not A and reached > 0.5 * last:  # the rounding of fast shows
-                    self.P, self.fast, most, before = A.asarray(self.P), A, FIRST, math.inf
-                    exact = True
-                    continue
-                residual = last = reached
-            wanted = math.acosh(max(residual / (0.5 * tol), 1.0)) / growth if tol > 0 else LONGEST
-            degree = min(max(2, math.ceil(wanted)), most, LONGEST, self.max_passes - self.steps)
-            difference = max(_growth(theta[0] / cut) - growth, 1e-9)
-            every = max(1, int(math.log(SPREAD) / difference))
-            exact = same and wanted <= degree  # then the residual is measured at once
-            self.P = _filter(self.fast, ritz.V, self.P, cut, degree, every)
-            self.steps, most, before = self.steps + degree - 1, 2 * most, residual
+    Return Ritz pairs, their images, whether they meet ``tol``, and the passes.
+    """
+    unit, steps = eps(A), 1
+    n, width, like = A.shape[1], columns(s, A.shape[1]), A.like
+    what = f"4 blocks of {width:,} vectors of {n:,} numbers, for {s:,} components,"
+    ensure(4 * n * width * itemsize(like), what, "ask for fewer components", like)
+    P = fast.sweep(standard_normal((n, width), fast.asarray(like), seed))
+    most, before, last = FIRST, math.inf, math.inf
+    exact, same = False, str(fast.dtype) == str(A.dtype)
+    while True:
+        X = A if exact else fast
+        ritz, image = ritz_pairs(X, orthonormalize(P))
+        steps += 1
+        theta, r = _on_host(ritz)
+        if not theta[0] > 0:
+            return ritz, image, True, steps
+        cut = max(float(theta[-1]), unit * float(theta[0]))
+        if _growth(theta[s - 1] / cut) < CLUSTER:
+            cut /= 2
+        growth = _growth(theta[s - 1] / cut)
+        residual = relative_residual(r[:s], theta[:s])
+        stalled, out = residual > 0.5 * before, steps + 1 >= max_passes
+        out = progress.report_step("chebyshev", residual, tol, A.passes) or out
+        P = image * (2 / cut) - ritz.V  # of degree 1, whose pass is done
+        final = None
+        if X is A:
+            final = ritz, image
+        elif stalled or out or residual <= 0.7 * tol * math.cosh(growth):
+            width = min(A.shape[1], 16 * math.ceil((s + 8) / 16))
+            final = ritz_pairs(A, orthonormalize(A.asarray(P[:, :width])))
+            steps += 1
+        if final is not None:
+            measured, reached, floor = _with_rounding(A, final[0], s, ROUNDING * unit)
+            done = reached <= max(tol, floor)
+            if done or out:
+                return measured, final[1], done, steps
+            if fast is not A and reached > 0.5 * last:  # the rounding of fast shows
+                P, fast, most, before = A.asarray(P), A, FIRST, math.inf
+                exact = True
+                continue
+            residual = last = reached
+        wanted = math.acosh(max(residual / (0.5 * tol), 1.0)) / growth if tol > 0 else LONGEST
+        degree = min(max(2, math.ceil(wanted)), most, LONGEST, max_passes - steps)
+        difference = max(_growth(theta[0] / cut) - growth, 1e-9)
+        every = max(1, int(math.log(SPREAD) / difference))
+        exact = same and wanted <= degree  # then the residual is measured at once
+        P = _filter(fast, ritz.V, P, cut, degree, every)
+        steps, most, before = steps + degree - 1, 2 * most, residual
 
 
 def _on_host(ritz: Ritz) -> tuple[np.ndarray, np.ndarray]:

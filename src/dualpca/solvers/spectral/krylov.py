@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from ..._memory import SMALL, available, ensure, itemsize
-from ...linalg import Array, on_gpu
+from ...linalg import Array, eps, on_gpu
 from ...operators import Operator
 from ...progress import phase, report_step, stopped
 from .base import EIGH, SPARSE, THIN, SpectralSolver, is_explicit_on_gpu, narrow_side
-from .certificate import FAILURE, eps_of
-from .lanczos import BLOCK, PATIENCE, Lanczos, block_of, easiest_to_certify, look_beyond
+from .certificate import FAILURE, Certificate
+from .lanczos import BLOCK, PATIENCE, Lanczos, block_of, look_beyond
 from .ritz import ROUNDING, Ritz, SubspaceResult, rayleigh_ritz, relative_residual, right_from_left
 
 __all__ = ["Krylov"]
@@ -71,15 +71,11 @@ class Krylov(SpectralSolver):
         start = X.matmul(start) if start is not None and A is not X else start
         copy = X.float32_copy(scale) if scale is not None else None
         if copy is not None and scale is not None:
-            verified, given = tol >= SINGLE_GOAL, {"seed": seed, "max_passes": max_passes}
-            first = replace(self, verify=verified).eigenvectors(
-                narrow_side(copy),
-                s,
-                tol=max(tol, SINGLE_GOAL),
-                start=None if start is None else copy.asarray(start),
-                energy=energy * scale**2,
-                **given,
-            )
+            verified = tol >= SINGLE_GOAL
+            given: dict[str, Any] = {"seed": seed, "max_passes": max_passes}
+            given |= {"tol": max(tol, SINGLE_GOAL), "energy": energy * scale**2}
+            given["start"] = None if start is None else copy.asarray(start)
+            first = replace(self, verify=verified).eigenvectors(narrow_side(copy), s, **given)
             ritz, steps, copy = measured_pairs(X, first.ritz.V), first.steps, None
             if (verified and ritz.residual <= tol) or steps >= max_passes or stopped():
                 return SubspaceResult(ritz, first.certificate, steps, "float32")
@@ -113,16 +109,11 @@ class Krylov(SpectralSolver):
                 basis = run.basis
                 remainder, used = (basis.Q, basis.K[:, :s]), steps + basis.steps
                 patience = min(used + PATIENCE, max_passes - used)
+                given: dict[str, Any] = {"tol": tol, "energy": energy, "failure": failure}
+                given["columns"] = min(run.b, block_of(basis.V))
+                given["max_steps"] = 0 if run.out or not self.verify else patience
                 with phase("certificate"):
-                    certificate, missed = look_beyond(
-                        basis,
-                        s,
-                        tol=tol,
-                        energy=energy,
-                        columns=min(run.b, block_of(basis.V)),
-                        max_steps=0 if run.out or not self.verify else patience,
-                        failure=failure,
-                    )
+                    certificate, missed = look_beyond(basis, s, **given)
                 steps += basis.steps
                 V = basis.xp.asarray(basis.V[:, :s], copy=True)
                 if missed is None:
@@ -184,9 +175,9 @@ def measured_pairs(X: Operator, V: Array) -> Ritz:
 
 def _right_pairs(X: Operator, result: SubspaceResult, tol: float) -> Ritz:
     """Return Ritz pairs of ``X^T X`` from a recurrence; measured anew where rounding might show."""
-    ritz, wide, eps = result.ritz, X.shape[1] > X.shape[0], eps_of(result.ritz.V.dtype)
+    ritz, wide, unit = result.ritz, X.shape[1] > X.shape[0], eps(result.ritz.V)
     first, last = ritz.theta[0], ritz.theta[-1]
-    if last * max(tol, eps) > ROUNDING * eps * first and not X.T.implicit:
+    if last * max(tol, unit) > ROUNDING * unit * first and not X.T.implicit:
         pairs = Ritz(ritz.V, X.asarray(ritz.theta), X.asarray(ritz.residuals))
         if wide:
             assert result.remainder is not None
@@ -219,6 +210,7 @@ class _Run:
         nbytes = width * n * itemsize(start) + 8 * width**2
         ensure(nbytes, what, "ask for fewer components", start)
         self.basis = Lanczos(A, start, width, rng)
+        self.basis.begin(start)
         self.converged = self.out = False
 
     def _affordable(self, start: Array) -> int:
@@ -261,15 +253,23 @@ class _Run:
                 basis.restart(self.theta[:keep], S[:, :keep])
 
     def _keep_leading(self, S: np.ndarray) -> None:
-        """Keep the Ritz vectors whose complement is easiest to certify, and memory to look at it."""
-        s, b, basis = self.s, self.b, self.basis
+        """Keep the Ritz vectors whose complement is easiest to certify, and memory to look at it.
+
+        The more are kept, the lower is the ceiling of their complement. But Ritz vectors that have not
+        converged are coupled to it, and the certificate must assume more variance there. The largest
+        number is taken that does no harm if the ceiling is the s-th Ritz value itself.
+        """
+        s, b, basis, theta = self.s, self.b, self.basis, self.theta
         k = basis.m
         if not basis.complete:
             most = max(s, min(k, self.limit - 4 * b))
-            sizes = [s, *(k for k in (s + b // 2, s + b, s + 2 * b, s + 4 * b) if s < k <= most)]
-            K = basis.K @ S[:, : sizes[-1]]
-            k = easiest_to_certify(self.theta, K, s, sizes, self.tol)
-        basis.restart(self.theta[:k], S[:, :k])
+            sizes = [k for k in (s + b // 2, s + b, s + 2 * b, s + 4 * b) if s < k <= most]
+            K = basis.K @ S[:, : max(sizes, default=s)]
+            for k in (*reversed(sizes), s):
+                known = Certificate(theta[:k], K[:, :k], float(theta[s - 1]))
+                if k == s or known.shortfall(s) <= 0.5 * self.tol:
+                    break
+        basis.restart(theta[:k], S[:, :k])
 
     def _remaining(self, before: tuple[int, float], residual: float) -> float:
         """Estimate the steps to go, as residuals fall geometrically: most tests can be skipped."""

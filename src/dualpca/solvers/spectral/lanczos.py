@@ -15,7 +15,7 @@ from ..base import TINY
 from .certificate import FAILURE, Certificate, ceiling_of, rounding_floor
 from .ritz import ROUNDING, Ritz
 
-__all__ = ["Lanczos", "block_of", "certify", "easiest_to_certify", "look_beyond"]
+__all__ = ["Lanczos", "block_of", "certify", "look_beyond"]
 
 #: Vectors a step: 16 cost a CPU no more than 8 (float32, 4000 x 2000: 4.9 ms, 24 of them 6.9 ms);
 #: a GPU wants more.
@@ -39,33 +39,11 @@ class Lanczos:
     """``C V = V T + Q K`` with ``C = A^T A`` and orthonormal (V, Q).
 
     T is symmetric; K is nonzero only in the columns of the last block of V, or after a restart in all.
-    V has ``m`` columns, and memory for ``width``.
+    V has ``m`` columns, and room for ``width``.
     """
 
     def __init__(self, A: Operator, start: Array, width: int, rng: np.random.Generator) -> None:
-        self._allocate(A, start, width, rng)
-        self.Q = self._orthonormal(start, norm(start))[0]
-        self.K = np.zeros((self.Q.shape[1], 0))
-        self.lost = 0.0  # a start may be cut
-
-    @classmethod
-    def of_ritz(
-        cls, A: Operator, ritz: Ritz, image: Array, width: int, rng: np.random.Generator
-    ) -> Lanczos:
-        """Begin with Ritz vectors V and ``image = C V``, without a pass and without Q."""
-        basis = cls.__new__(cls)
-        basis._allocate(A, ritz.V, width, rng)
-        xp, theta = basis.xp, to_numpy(ritz.theta).astype(np.float64)
-        size = max(float(theta[0]), TINY)  # squares stay in range
-        R = xp.astype(image / size - ritz.V * (ritz.theta / size)[None, :], xp.float64, copy=False)
-        values, S = np.linalg.eigh(to_numpy(R.T @ R))
-        basis.m = len(theta)
-        basis.V[:, : basis.m] = ritz.V
-        basis.T[: basis.m, : basis.m] = np.diag(theta)
-        basis.K = size * np.sqrt(np.clip(values, 0.0, None))[:, None] * S.T
-        return basis
-
-    def _allocate(self, A: Operator, start: Array, width: int, rng: np.random.Generator) -> None:
+        """Make room for ``width`` vectors of the kind of ``start``."""
         self.A, self.rng, self.n = A, rng, A.shape[1]
         self.xp = namespace(start)
         self.eps = float(self.xp.finfo(start.dtype).eps)
@@ -77,15 +55,27 @@ class Lanczos:
         self.steps = 0
         self.lost = 0.0  # the Frobenius norm of the parts of images that were cut off
 
+    def begin(self, start: Array) -> None:
+        """Begin with a block as Q."""
+        self.Q = self._orthonormal(start, norm(start))[0]
+        self.K = np.zeros((self.Q.shape[1], 0))
+        self.lost = 0.0  # a start may be cut
+
+    def begin_with_ritz(self, ritz: Ritz, image: Array) -> None:
+        """Begin with Ritz vectors V and ``image = C V``, without a pass and without Q."""
+        xp, theta = self.xp, to_numpy(ritz.theta).astype(np.float64)
+        size = max(float(theta[0]), TINY)  # squares stay in range
+        R = xp.astype(image / size - ritz.V * (ritz.theta / size)[None, :], xp.float64, copy=False)
+        values, S = np.linalg.eigh(to_numpy(R.T @ R))
+        self.m = len(theta)
+        self.V[:, : self.m] = ritz.V
+        self.T[: self.m, : self.m] = np.diag(theta)
+        self.K = size * np.sqrt(np.clip(values, 0.0, None))[:, None] * S.T
+
     @property
     def complete(self) -> bool:
         """Whether V spans the whole space."""
         return self.m >= self.n
-
-    @property
-    def room(self) -> bool:
-        """Whether V has room for another block."""
-        return self.m + self.Q.shape[1] <= self.V.shape[1]
 
     def expand(self) -> None:
         """Append Q to V, and compute the next Q and K in one pass."""
@@ -185,10 +175,12 @@ class Lanczos:
         room = self.n - self.m
         if room >= Z.shape[1]:
             factors = self._cholesky_qr(Z, scale)
-            if factors is not None and self.m and _diagonal_ratio(factors[1]) < 1e-2:
-                # R^{-1} magnified the part of V that rounding left in the block.
-                second = self._cholesky_qr(self._project(factors[0])[0], 1.0)
-                factors = None if second is None else (second[0], factors[1])
+            if factors is not None and self.m:
+                diagonal = np.abs(np.diagonal(factors[1]))
+                if float(diagonal.min() / diagonal.max()) < 1e-2:
+                    # R^{-1} magnified the part of V that rounding left in the block.
+                    second = self._cholesky_qr(self._project(factors[0])[0], 1.0)
+                    factors = None if second is None else (second[0], factors[1])
             if factors is not None:
                 return factors
         U, sigma, _ = self.xp.linalg.svd(Z, full_matrices=False)
@@ -202,12 +194,6 @@ class Lanczos:
         B = Q.T @ Z
         self.lost = math.hypot(self.lost, norm(Z - Q @ B))
         return Q, B
-
-
-def _diagonal_ratio(R: np.ndarray) -> float:
-    """Return the smallest over the largest magnitude on the diagonal."""
-    diagonal = np.abs(np.diagonal(R))
-    return float(diagonal.min() / diagonal.max())
 
 
 def look_beyond(
@@ -243,9 +229,9 @@ def look_beyond(
     R = basis.turn_to_complement(columns)
     best, bounds, aim = known, [math.inf] * STALLED, max(tol, floor)
     for _ in range(max_steps):
-        if not basis.room:
-            break
         last = basis.Q.shape[1]
+        if basis.m + last > basis.V.shape[1]:  # V has no room for another block
+            break
         basis.expand()
         T = basis.T[k : basis.m, k : basis.m]
         xi, S = np.linalg.eigh(T)
@@ -270,21 +256,6 @@ def look_beyond(
     return best, None
 
 
-def easiest_to_certify(
-    theta: np.ndarray, K: np.ndarray, s: int, sizes: list[int], tol: float
-) -> int:
-    """Return how many Ritz vectors to keep so that their complement is the easiest to certify.
-
-    The more are kept, the lower is the ceiling of their complement. But Ritz vectors that have not
-    converged are coupled to it, and the certificate must assume more variance there. The largest of
-    ``sizes`` is taken that does no harm if the ceiling is the s-th Ritz value itself.
-    """
-    for k in reversed(sizes[1:]):
-        if Certificate(theta[:k], K[:, :k], float(theta[s - 1])).shortfall(s) <= 0.5 * tol:
-            return k
-    return sizes[0]
-
-
 def certify(
     A: Operator, ritz: Ritz, image: Array, s: int, *, tol: float, energy: float, seed: int
 ) -> Certificate:
@@ -292,7 +263,8 @@ def certify(
     with A.blas_limited(), progress.phase("certificate"):
         columns, rng = block_of(ritz.V), np.random.default_rng(seed)
         width = min(A.shape[1], ritz.V.shape[1] + (PATIENCE + 1) * columns)
-        basis = Lanczos.of_ritz(A, ritz, image, width, rng)
+        basis = Lanczos(A, ritz.V, width, rng)
+        basis.begin_with_ritz(ritz, image)
         given: dict[str, Any] = {"tol": tol, "energy": energy, "columns": columns}
         return look_beyond(basis, s, max_steps=PATIENCE, searching=False, **given)[0]
 

@@ -12,6 +12,7 @@ from ...linalg import (
     Array,
     column_norms,
     eigh,
+    eps,
     fix_signs,
     namespace,
     norm,
@@ -19,7 +20,7 @@ from ...linalg import (
     to_numpy,
 )
 from ...operators import Operator, as_operator
-from .certificate import Certificate, eps_of
+from .certificate import Certificate
 
 __all__ = ["Ritz", "SubspaceResult", "rayleigh_ritz", "right_from_left", "ritz_pairs"]
 
@@ -54,7 +55,7 @@ class Ritz:
     def orthonormal(self) -> bool:
         """Whether V is orthonormal to rounding."""
         excess = to_numpy(as_operator(self.V).gram()) - np.eye(self.V.shape[1])
-        return bool(np.abs(excess).max(initial=0.0) <= 64 * eps_of(self.V.dtype))
+        return bool(np.abs(excess).max(initial=0.0) <= 64 * eps(self.V))
 
     def leading(self, s: int) -> Ritz:
         """Return the first s pairs."""
@@ -94,7 +95,7 @@ class SubspaceResult:
         s = theta.shape[0] if s is None else s
         if not float(namespace(theta).sum(theta[:s])) > 0:
             return 0.0
-        return max(self.certificate.shortfall(s), 4 * eps_of(theta.dtype))
+        return max(self.certificate.shortfall(s), 4 * eps(theta))
 
 
 def rayleigh_ritz(X: Operator, W: Array) -> Ritz:
@@ -150,6 +151,6 @@ def right_from_left(
         if Q is None:
             residuals = xp.sqrt((P**2).T @ residuals**2)
         else:
-            rounding = ROUNDING * eps_of(theta.dtype) * theta[0] * growth
+            rounding = ROUNDING * eps(theta) * theta[0] * growth
             residuals = xp.sqrt(column_norms((images[:, s:] @ S) @ P) ** 2 + rounding**2)
     return Ritz(V, theta, residuals).signed()

@@ -1,4 +1,4 @@
-"""The smaller Gram matrix of any operator, and its eigenvectors."""
+"""Direct solvers: LAPACK's SVD of a dense array, and eigenvectors of the smaller Gram matrix."""
 
 from __future__ import annotations
 
@@ -9,17 +9,30 @@ import numpy as np
 import scipy.linalg
 from array_api_compat import is_numpy_array
 
-from ...linalg import Array, column_norms, eigh, namespace, on_gpu, orthonormalize, to_numpy
+from ...linalg import (
+    Array,
+    column_norms,
+    eigh,
+    eps,
+    is_single,
+    namespace,
+    on_gpu,
+    orthonormalize,
+    to_numpy,
+)
 from ...operators import Operator, from_gram
 from ...progress import phase
 from . import base
 from .base import SpectralSolver, eigh_seconds, is_explicit_on_gpu
-from .certificate import Certificate, eps_of, rounding_floor
+from .certificate import Certificate, rounding_floor
 from .krylov import LOOSE, Krylov, expected_steps, step_seconds, wide_block
 from .lanczos import BLOCK
 from .ritz import Ritz, SubspaceResult, rayleigh_ritz, right_from_left
 
-__all__ = ["Gram"]
+__all__ = ["Gram", "Lapack"]
+
+#: With at most this many rows or columns a full SVD takes no time worth saving.
+SMALL = 200
 
 #: Rounding leaves ``||E||_2`` of a Gram matrix below ``eps sqrt(lambda_1 trace)`` times
 #: ``sqrt(1 + n / TERMS)`` for sums of n terms (docs/performance.md). BLAS adds them in blocks, products
@@ -85,6 +98,34 @@ class Gram(SpectralSolver):
         return product + eigen + X.read_seconds
 
 
+class Lapack(SpectralSolver):
+    """The full SVD of a dense X; where only ``K = X^T X`` is known, the eigenvectors of K."""
+
+    needs_dense = True
+
+    def __call__(self, X: Operator, s: int, **options: Any) -> SubspaceResult:
+        if X.T.implicit:
+            return Gram()(X, s, **{**options, "tol": 0.0})
+        data = X.todense()
+        _, sigma, Vt = namespace(data).linalg.svd(data, full_matrices=False)
+        more = min(s + 1, sigma.shape[0])  # one vector beyond s tells the gap
+        V, theta = Vt[:more, :].T, sigma[:more] ** 2  # sigma keeps digits that X^T X has not
+        ritz = Ritz(V, theta, column_norms(X.sweep(V) - V * theta[None, :])).signed()
+        certificate = Certificate.of_leading(theta, ritz.residuals, s, eps(X))
+        return SubspaceResult(ritz.leading(s), certificate.at_least(rounding_floor(V.dtype)))
+
+    def cost(self, X: Operator, s: int, tol: float, energy: float) -> float:
+        return eigh_seconds(X.shape[1], s) if X.T.implicit else math.inf
+
+    def preference(self, X: Operator, s: int) -> str:
+        n, large = min(X.shape), max(X.shape)
+        if X.T.implicit or large > 20 * n:
+            return ""
+        if s > n / 2:
+            return f"n_components={s} is most of {n}, and squaring X would lose the smallest"
+        return f"a full SVD is quick with {n} on the smaller side" if n <= SMALL else ""
+
+
 def krylov_aim(tol: float) -> float:
     """Return the ``tol`` of Krylov on C, where steps cost little; it is always a verified one."""
     return min(max(tol / 50, min(tol / 2, 2e-5)), LOOSE / 2)
@@ -106,7 +147,7 @@ def takes_single(X: Operator, tol: float) -> bool:
     """Whether the products of a Gram matrix are first computed in float32."""
     if X.T.implicit:
         return False
-    if "float32" in str(X.dtype):
+    if is_single(X):
         return tol >= SINGLE_TOL["float32"]
     # With few columns the conversion costs more than it saves.
     return tol >= SINGLE_TOL["float64"] and min(X.shape) >= 256
@@ -138,6 +179,5 @@ def _eigenpairs(
     theta, V = theta[:more], V[:, :more]
     residuals = column_norms(C @ V - V * theta[None, :])
     theta = xp.clip(theta, 0.0, None)
-    values, norms = to_numpy(theta).astype(float), to_numpy(residuals).astype(float)
-    rounding = eps_of(C.dtype) * values[0]
-    return V, values, norms, Certificate.of_leading(values, norms, s, rounding)
+    known = Certificate.of_leading(theta, residuals, s, eps(C))
+    return V, to_numpy(theta).astype(float), to_numpy(residuals).astype(float), known
