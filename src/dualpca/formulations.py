@@ -1,4 +1,4 @@
-"""The catalogue: Figures 1 and 2, the Hoelder, robust and sparse pairs, by the paper's letters."""
+"""The formulations of PCA by the paper's letters: Figures 1 and 2, Hoelder, robust and sparse pairs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .functions.base import Ball, Function, HalfSquare, Spectral
 from .functions.norms import Lp, Power
 from .functions.rows import RowLoss
 from .functions.sparse import HardSquare, KSupport, SoftSquare, TopK
-from .linalg import Array, gram, host_sample, largest, namespace, norm
+from .linalg import Array, gram, host_sample, is_single, largest, namespace, norm
 from .losses import as_loss
 from .operators import Operator, as_operator
 from .problem import DCProblem
@@ -55,17 +55,17 @@ def robust(
 ) -> DCProblem:
     """``minimize sum_i m_i rho(||X_i - W W^T X_i||) over ||W||_{S_inf} <= 1``: Proposition 4.1.
 
-    As the DC problem with ``F(Y) = -sum_i m_i psi(||X_i||^2 + epsilon^2 - ||Y_i||^2)``; equal to the
-    loss of the reconstruction errors where W^T W = I. The paper's is ``rho(r) = r``; ``loss`` is a name
-    of :data:`dualpca.losses.LOSSES` or an instance. ``epsilon`` keeps the weight of a fitted row
-    finite (the remark in Appendix C); by default 1e-6 of the median row norm (1e-3 in float32, where
-    smaller gaps are rounding), 1e-3 for the unbounded "log", and 0 for losses that need none.
+    The DC problem has ``F(Y) = -sum_i m_i psi(||X_i||^2 + epsilon^2 - ||Y_i||^2)``, which is minus the
+    loss of the reconstruction errors where W^T W = I. ``loss`` is a name of
+    :data:`dualpca.losses.LOSSES` or an instance; the paper's is ``rho(r) = r``. ``epsilon`` keeps the
+    weight of a fitted row finite (the remark in Appendix C). By default it is 1e-6 of the median row
+    norm (1e-3 in float32, where smaller gaps are rounding, and for "log"), 0 for losses without need.
     """
     loss = as_loss(loss)
     norms = X.row_norms()
     xp = namespace(norms)
     if epsilon is None and loss.singular:
-        share = 1e-3 if "float32" in str(norms.dtype) else loss.smoothing
+        share = 1e-3 if is_single(norms) else loss.smoothing
         sample = np.sort(host_sample(norms))
         epsilon = share * float(sample[len(sample) // 2])
     longest = largest(norms)
@@ -171,7 +171,7 @@ FORMULATIONS: dict[str, Callable[[Operator], DCProblem]] = {
 
 
 def formulation(name: str, X: Any) -> DCProblem:
-    """A formulation of the paper by its letter; a trailing ``T`` puts X^T in the place of X.
+    """Return a formulation of the paper by its letter; a trailing ``T`` transposes X.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ def formulation(name: str, X: Any) -> DCProblem:
 
 
 def optimal_value(name: str, sigma: Array, s: int) -> float:
-    """The optimal value of a PCA formulation from the singular values of X (decreasing).
+    """Return the optimal value of a formulation of PCA from the singular values (decreasing).
 
     (l), (m), (p), (q), (d), (g): ``-1/2 sum sigma_i^2``; (n), (o): ``-sqrt(sum sigma_i^2)``; (k) and
     its dual: ``-1/4 sum sigma_i^4``; sums over the s largest (Proposition 3.2).

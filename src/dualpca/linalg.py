@@ -2,7 +2,7 @@
 
 A thin factor is a ``d x s`` array of any array-API namespace, or an implicit ``W = Gamma^T A`` (see
 :class:`dualpca.operators.Representer`) that knows its Gram matrix, its inner products and how to be
-multiplied by a small matrix. Everything above this module speaks of both with these few functions.
+multiplied by a small matrix. The rest of the package treats both alike through these functions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def is_implicit(W: Array) -> bool:
 
 
 def namespace(*arrays: Array) -> Any:
-    """The array-API namespace of the arrays; an implicit factor has none."""
+    """Return the array-API namespace of the arrays; an implicit factor has none."""
     if any(is_implicit(a) for a in arrays):
         raise TypeError(
             "an entrywise function was asked of the implicit W = Gamma^T A, of which only inner "
@@ -35,7 +35,7 @@ def namespace(*arrays: Array) -> Any:
 
 
 def asarray_like(values: Any, like: Array) -> Array:
-    """``values`` in the namespace, dtype and device of ``like``."""
+    """Return ``values`` in the namespace, dtype and device of ``like``."""
     xp = namespace(like)
     return xp.asarray(values, dtype=like.dtype, device=device(like))
 
@@ -46,12 +46,12 @@ def is_single(A: Any) -> bool:
 
 
 def finfo(A: Any) -> np.finfo:
-    """numpy's limits of float32 or float64, whichever an array, an operator or a dtype is."""
+    """Return numpy's limits of float32 or float64, whichever an array, operator or dtype is."""
     return np.finfo(np.float32 if is_single(A) else np.float64)
 
 
 def eps(A: Any) -> float:
-    """The distance from 1 to the next number, in the precision of an array, operator or dtype."""
+    """Return the machine epsilon of an array, an operator or a dtype."""
     return float(finfo(A).eps)
 
 
@@ -67,46 +67,46 @@ def to_numpy(A: Array) -> np.ndarray:
         return np.array([float(flat[i]) for i in range(flat.shape[0])]).reshape(A.shape)
 
 
-# Arrays with a row for each row of the data: a kind whose rows are not in the memory of this process
-# registers its own way here.
+# The next four take arrays with a row for each row of the data; a kind whose rows are not in the memory
+# of this process registers its own way.
 
 
 @singledispatch
 def over_blocks(A: Array, f: Callable[[int, Array], Any]) -> list[Any]:
-    """``f(i, block)`` for the i-th block of rows of A, computed where the block is."""
+    """Return ``f(i, block)`` for the i-th block of rows of A, computed where the block is."""
     return [f(0, A)]
 
 
 @singledispatch
 def map_row_blocks(A: Array, f: Callable[[Array], Array], columns: int | None = None) -> Array:
-    """``f(A)``, ``columns`` numbers or one for each row of A, computed where the rows are."""
+    """Return ``f(A)``, with ``columns`` numbers or one a row, computed where the rows are."""
     return f(A)
 
 
 @singledispatch
 def host_sample(A: Array) -> np.ndarray:
-    """Copy A to the host; of distributed rows only those that :func:`sampled_rows` names."""
+    """Copy A to the host; of distributed rows, only those that :func:`sampled_rows` names."""
     return to_numpy(A)
 
 
 @singledispatch
 def sampled_rows(A: Array) -> np.ndarray:
-    """The indices of the rows that :func:`host_sample` returns, in order and the same each time."""
+    """Return the indices of the rows of :func:`host_sample`, in order and the same each time."""
     return np.arange(A.shape[0])
 
 
 def total(A: Array) -> float:
-    """The sum of all entries, in float64."""
-    return sum(over_blocks(A, lambda i, block: float(_wide_sum(block))))
+    """Return the sum of all entries, in float64."""
 
+    def block_sum(i: int, block: Array) -> float:
+        xp = array_namespace(block)
+        return float(xp.sum(xp.astype(block, xp.float64, copy=False)))
 
-def _wide_sum(A: Array) -> Any:
-    xp = array_namespace(A)
-    return xp.sum(xp.astype(A, xp.float64, copy=False))
+    return sum(over_blocks(A, block_sum))
 
 
 def largest(A: Array) -> float:
-    """The largest entry."""
+    """Return the largest entry."""
     return max(over_blocks(A, lambda i, block: float(array_namespace(block).max(block))))
 
 
@@ -156,7 +156,7 @@ def on_gpu(A: Array) -> bool:
 
 
 def standard_normal(shape: tuple[int, int], like: Array, seed: int) -> Array:
-    """Gaussian entries of the kind, dtype and device of ``like``, drawn on a GPU if it is on one."""
+    """Draw Gaussian entries of the kind, dtype and device of ``like``, on its GPU if it has one."""
     if on_gpu(like) and is_torch_array(like):
         import torch
 
@@ -193,7 +193,7 @@ def max_abs(A: Array) -> float:
 
 
 def invert_lower(L: Array, eye: Array) -> Array:
-    """``L^{-1}`` of a lower triangular L, by substitution if the namespace has that."""
+    """Return ``L^{-1}`` of a lower triangular L, by substitution if the namespace has that."""
     if is_torch_array(L):
         import torch
 
@@ -206,17 +206,17 @@ def invert_lower(L: Array, eye: Array) -> Array:
 
 
 def eigh(S: Array) -> tuple[Array, Array]:
-    """Eigenvalues in decreasing order and eigenvectors of a small symmetric matrix."""
+    """Return the eigenvalues, decreasing, and the eigenvectors of a small symmetric matrix."""
     xp = namespace(S)
     values, vectors = xp.linalg.eigh((S + S.T) / 2)
     return xp.flip(values, axis=0), xp.flip(vectors, axis=1)
 
 
 def right_singular(Y: Array) -> tuple[Array, Array]:
-    """Singular values ``sigma`` (decreasing) and right singular vectors ``V`` of a thin factor.
+    """Return the singular values (decreasing) and the right singular vectors of a thin factor.
 
     They come from the R of a QR. An implicit Y has only its Gram matrix, which halves the digits:
-    values below ``sqrt(eps) sigma_1`` come back as zero.
+    values below ``sqrt(eps) sigma_1`` become 0.
     """
     if is_implicit(Y):
         lam, V = eigh(gram(Y))
@@ -230,7 +230,7 @@ def right_singular(Y: Array) -> tuple[Array, Array]:
 
 
 def singular_values(Y: Array) -> Array:
-    """``sigma(Y)`` in decreasing order."""
+    """``sigma(Y)``, decreasing."""
     return right_singular(Y)[0]
 
 
@@ -255,12 +255,12 @@ def map_singular_values(Y: Array, f: Callable[[Array], Array]) -> tuple[Array, A
 
 
 def orthonormalize(Y: Array) -> Array:
-    """An orthonormal basis of ``col(Y)``.
+    """Return an orthonormal basis of ``col(Y)``.
 
     Householder QR completes an explicit Y of low rank to as many columns; an implicit Y loses them.
     """
     if is_implicit(Y):
-        # A single round leaves it orthonormal to eps cond(Y)^2, as the Gram matrix squares.
+        # One round leaves it orthonormal to eps cond(Y)^2, as the Gram matrix squares.
         for _ in range(2):
             sigma, V = right_singular(Y)
             xp = namespace(sigma)
@@ -293,7 +293,7 @@ def residual(W: Array, Z: Array) -> float:
 
 
 def fix_signs(V: Array) -> Array:
-    """Signs, +1 or -1 for each column, that make its entry of largest magnitude positive.
+    """Return the sign for each column that makes its entry of largest magnitude positive.
 
     The first of entries that are tied within rounding decides, so that solvers and backends that
     agree to rounding agree in sign.

@@ -1,6 +1,6 @@
 """The losses of robust PCA: ``rho(r) = psi(r^2)`` with psi concave and nondecreasing.
 
-Any of them makes ``F(Y) = -sum_i psi(||X_i||^2 - ||Y_i||^2)`` convex, so that robust PCA is a DC problem
+Each of them makes ``F(Y) = -sum_i psi(||X_i||^2 - ||Y_i||^2)`` convex, so that robust PCA is a DC problem
 of the paper's form (:class:`dualpca.functions.RowLoss`); the paper's own is :class:`L1`.
 """
 
@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .linalg import Array, namespace
+from .linalg import Array, is_single, namespace
 
 __all__ = [
     "L1",
@@ -54,7 +54,7 @@ class Loss(ABC):
 
     @property
     def c(self) -> float:
-        """The scale, 1 where it was not set."""
+        """The scale, or 1 where it was not set."""
         return 1.0 if self.scale is None else float(self.scale)
 
     @abstractmethod
@@ -68,11 +68,11 @@ class Loss(ABC):
     def maximizer(self, h: Array, alpha: Array) -> Array:
         """``argmax_t h t + c^2 psi((alpha^2 - t^2) / c^2)`` over ``0 <= t <= alpha``.
 
-        By bisection, as the derivative decreases; overridden where there is a closed form.
+        Bisection finds it, as the derivative decreases; losses with a closed form override this.
         """
         xp = namespace(h)
         low, high = xp.zeros_like(alpha), alpha
-        for _ in range(64 if "64" in str(h.dtype) else 32):
+        for _ in range(32 if is_single(h) else 64):
             t = (low + high) / 2
             gap = xp.clip(alpha * alpha - t * t, float(xp.finfo(h.dtype).smallest_normal), None)
             rising = h > 2 * t * self.slope(gap / self.c**2)
@@ -93,7 +93,7 @@ class Loss(ABC):
         return xp.where(h > 0, self.maximizer(h, alpha) / positive, xp.zeros_like(h))
 
     def at(self, scale: float) -> Loss:
-        """The same loss with another scale."""
+        """Return the same loss with another scale."""
         return replace(self, scale=scale)
 
 
@@ -231,7 +231,7 @@ class Tukey(Loss):
 
 
 def _logarithmic(h: Array, reach: Array, c2: float) -> Array:
-    """The root t of ``h (reach - t^2) = 2 c^2 t``, without cancellation."""
+    """Return the root t of ``h (reach - t^2) = 2 c^2 t``, without cancellation."""
     return h * reach / (c2 + namespace(h).sqrt(c2 * c2 + h * h * reach))
 
 
@@ -249,7 +249,7 @@ LOSSES: dict[str, Loss] = {
 
 
 def as_loss(loss: Any) -> Loss:
-    """A loss by name, or as given."""
+    """Return a loss by name, or as given."""
     if isinstance(loss, Loss):
         return loss
     if isinstance(loss, str) and loss in LOSSES:

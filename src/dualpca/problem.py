@@ -65,8 +65,8 @@ class DCProblem:
     def is_dual(self) -> bool:
         """Whether the dual of this problem, not itself, is the one in the rows of the data.
 
-        F is then no function of the rows of XW, as in every dual of the catalogue, and its dual's is:
-        W is a dual variable, tested by ``tol`` at its image ``dF(XW)``, and DCA runs as its primal.
+        F is then no function of the rows of XW, but the F of the dual is, as for every dual of the
+        catalogue. W is a dual variable: ``tol`` tests its image ``dF(XW)``, and DCA runs on the primal.
         """
         return not self.F.one_pass and self.dual.F.one_pass
 
@@ -88,12 +88,12 @@ class DCProblem:
 
     @cached_property
     def homogeneous(self) -> bool:
-        """Whether G and F are, of different degrees, so that :meth:`scaled` is defined."""
+        """Whether G and F are homogeneous of different degrees, so that :meth:`scaled` is defined."""
         a, b = self.G.degree, self.F.degree
         return not (a is None or b is None or a == b or math.isinf(b) or self.X.is_distributed)
 
     def scaled(self, c: float) -> tuple[DCProblem, float, float]:
-        """The problem of ``cX`` with numbers t and k: ``G(tW) - F(X tW) = k (G(W) - F(cX W))``.
+        """Return the problem of ``cX``, t and k with ``G(tW) - F(X tW) = k (G(W) - F(cX W))``.
 
         So t W solves this problem where W solves that one.
         """

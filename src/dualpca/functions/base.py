@@ -15,8 +15,6 @@ from typing import Any
 
 from ..linalg import Array, inner, map_singular_values, namespace, singular_values
 
-__all__ = ["Ball", "Function", "HalfSquare", "Norm", "Spectral"]
-
 
 def forwarded(path: str) -> Any:
     """Return a property with the value of another attribute, such as ``"norm.one_pass"``."""

@@ -14,8 +14,6 @@ from ..linalg import Array, inner, namespace, norm
 from .base import Function, Norm, forwarded
 from .entries import check_count, soft_threshold
 
-__all__ = ["KyFan", "KyFanDual", "Lp", "Power"]
-
 
 def conjugate_exponent(p: Fraction | float) -> Fraction | float:
     """Return q with 1/p + 1/q = 1, exactly."""

@@ -14,8 +14,6 @@ from ..losses import L1, Loss
 from .base import Function, forwarded
 from .norms import newton
 
-__all__ = ["RowFunction", "RowLoss", "RowLossConjugate"]
-
 
 @dataclass(frozen=True, eq=False)
 class RowFunction(Function):

@@ -18,8 +18,6 @@ from ..linalg import Array, inner, max_abs, namespace, norm
 from . import entries
 from .base import Function, Norm
 
-__all__ = ["ElasticNet", "HardSquare", "KSupport", "ReversedHuber", "SoftSquare", "TopK"]
-
 
 def _positions(A: Array) -> Array:
     """Return 0, 1, ... down the rows of A."""

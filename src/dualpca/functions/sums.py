@@ -10,8 +10,6 @@ from .base import Function, HalfSquare, Spectral, forwarded
 from .entries import check_number
 from .norms import Lp, Power
 
-__all__ = ["Envelope", "PlusSquare", "Scaled"]
-
 
 class _Derived(Function):
     """A function made of another function f, with the same invariances."""

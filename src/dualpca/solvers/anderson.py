@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,8 +12,6 @@ import numpy as np
 from ..linalg import Array, eps, inner
 from ..problem import DCProblem
 from .base import Iterate, Point, first
-
-__all__ = ["Anderson"]
 
 
 @dataclass(frozen=True)
@@ -56,9 +55,8 @@ class _Past:
     """Differences of the residuals and of the images of the last steps, and their Gram matrix."""
 
     def __init__(self, memory: int) -> None:
-        self.memory = memory
-        self.residuals: list[Array] = []
-        self.images: list[Array] = []
+        self.residuals: deque[Array] = deque(maxlen=memory)
+        self.images: deque[Array] = deque(maxlen=memory)
         self.gram = np.zeros((0, 0))
         self.last: tuple[Array, Array] | None = None
 
@@ -66,7 +64,11 @@ class _Past:
         """Return the next point; None while there is nothing to mix with."""
         residual = image - W
         if self.last is not None:
-            self._append(residual - self.last[0], image - self.last[1])
+            self.residuals.append(residual - self.last[0])
+            self.images.append(image - self.last[1])
+            row = np.array([inner(other, self.residuals[-1]) for other in self.residuals])
+            old = self.gram[len(self.gram) + 1 - len(row) :, len(self.gram) + 1 - len(row) :]
+            self.gram = np.block([[old, row[:-1, None]], [row]])
         self.last = (residual, image)
         if not self.residuals:
             return None
@@ -75,12 +77,3 @@ class _Past:
         for weight, difference in zip(gamma.tolist(), self.images, strict=True):
             image = image - difference * weight
         return image
-
-    def _append(self, residual: Array, image: Array) -> None:
-        if len(self.residuals) == self.memory:
-            self.residuals, self.images = self.residuals[1:], self.images[1:]
-            self.gram = self.gram[1:, 1:]
-        self.residuals.append(residual)
-        self.images.append(image)
-        row = np.array([inner(other, residual) for other in self.residuals])
-        self.gram = np.block([[self.gram, row[:-1, None]], [row]])

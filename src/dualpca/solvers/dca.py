@@ -11,8 +11,6 @@ from ..linalg import Array, eigh, max_abs, namespace, orthonormalize
 from ..problem import DCProblem
 from .base import Iterate, Point, first
 
-__all__ = ["DCA", "IRLS", "SimultaneousIteration"]
-
 
 @dataclass(frozen=True)
 class DCA:

@@ -15,9 +15,6 @@ from ..linalg import Array, eps, inner, is_implicit, max_abs, namespace, norm
 from ..problem import DCProblem
 from .base import TINY, Iterate, Point, first
 
-__all__ = ["ProximalGradient", "ZeroFPR"]
-
-
 #: After so many halvings of the first shift, F is taken to be infinite everywhere.
 HALVINGS = 64
 

@@ -22,8 +22,6 @@ from .base import Point, Solver
 from .dca import DCA, IRLS, SimultaneousIteration
 from .proximal import ProximalGradient, ZeroFPR
 
-__all__ = ["SOLVERS", "Result", "solve"]
-
 #: The solvers of DC problems by name, with their default options.
 SOLVERS: dict[str, Solver] = {
     "dca": DCA(),

@@ -10,7 +10,7 @@ from typing import Any
 from sklearn.exceptions import ConvergenceWarning
 
 from ..formulations import formulation as make_formulation
-from ..linalg import Array, eps, namespace, orthonormalize, to_numpy
+from ..linalg import eps, namespace, orthonormalize, to_numpy
 from ..operators import Operator
 from ..problem import DCProblem
 from ..progress import stopped
@@ -49,7 +49,9 @@ class FromDC(SpectralSolver):
             problem = as_problem(self.formulation, X.T if X.T.implicit else X)
         given = {"s": s, "tol": tol, "max_iter": max_passes, "random_state": seed}
         result = solve_quietly(problem, self.solver, start, stop="span", **given)
-        W, operator = primal_point(problem, result.W)
+        W, operator = result.W, problem.X
+        if problem.is_dual:
+            W, operator = problem.to_dual(W), problem.X.T
         W = X.rmatmul(W) if operator is X.T else W
         if W.shape[1] < s:  # an implicit W has no more columns than K has rank; QR completes it
             xp = namespace(W)
@@ -58,22 +60,6 @@ class FromDC(SpectralSolver):
         ritz, image = ritz_pairs(X, orthonormalize(W))
         certificate = certify(X, ritz, image, s, tol=tol, energy=energy, seed=seed)
         return SubspaceResult(ritz.signed(), certificate, result.iterations)
-
-    def cost(self, X: Operator, s: int, tol: float, energy: float) -> float:
-        return math.inf
-
-
-def as_spectral(solver: Any, formulation: Any) -> SpectralSolver:
-    """Return a spectral solver by name or as given, or one that solves a formulation."""
-    chosen = SPECTRAL.get(solver) if isinstance(solver, str) else solver
-    if not isinstance(chosen, SpectralSolver):
-        return FromDC(as_solver(solver), formulation)
-    if formulation is not None:
-        raise ValueError(
-            f"solver={solver!r} computes components directly and takes no formulation; "
-            f"drop formulation={formulation!r}, or choose one of {', '.join(ITERATIVE)}"
-        )
-    return chosen
 
 
 def costs(X: Operator, s: int, tol: float, energy: float) -> dict[str, float]:
@@ -117,7 +103,14 @@ def leading_subspace(
         solver, why = choose(X, s, dense=dense, tol=tol, energy=energy)
     elif solver == "auto":
         solver, why = "dca", "solves any formulation"
-    chosen = as_spectral(solver, formulation)
+    chosen = SPECTRAL.get(solver) if isinstance(solver, str) else solver
+    if not isinstance(chosen, SpectralSolver):
+        chosen = FromDC(as_solver(solver), formulation)
+    elif formulation is not None:
+        raise ValueError(
+            f"solver={solver!r} computes components directly and takes no formulation; "
+            f"drop formulation={formulation!r}, or choose one of {', '.join(ITERATIVE)}"
+        )
     name = solver if isinstance(solver, str) else type(solver).__name__
     if chosen.needs_dense and not dense:
         raise ValueError(
@@ -188,11 +181,6 @@ def solve_quietly(problem: DCProblem, solver: Any, *start: Any, **options: Any) 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return solve(problem, solver, *start, **options)
-
-
-def primal_point(problem: DCProblem, W: Array) -> tuple[Array, Operator]:
-    """Return W, or its image where the problem is dual, and the operator that it belongs to."""
-    return (problem.to_dual(W), problem.X.T) if problem.is_dual else (W, problem.X)
 
 
 def warn_above(residual: float, tol: float, name: str, max_iter: int | None) -> None:

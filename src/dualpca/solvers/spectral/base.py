@@ -36,7 +36,8 @@ GPU_STEP, GPU_FIT = 4e-4, 4e-3
 class SpectralSolver(ABC):
     """Computes the s leading right singular vectors of an operator.
 
-    To add one, write a class with these two methods and enter it in ``SPECTRAL``.
+    To add one, write a class that is called like this and enter it in ``SPECTRAL``; with a cost,
+    ``solver="auto"`` may choose it.
     """
 
     #: whether it iterates to ``tol``; else it is direct, and rounding alone limits its accuracy
@@ -63,9 +64,9 @@ class SpectralSolver(ABC):
         ``||X||_F^2``, which allows passes in less precision and makes certificates cheaper.
         """
 
-    @abstractmethod
     def cost(self, X: Operator, s: int, tol: float, energy: float) -> float:
         """Return the estimated seconds of a call; infinity where the solver is not to be chosen."""
+        return math.inf
 
     def preference(self, X: Operator, s: int) -> str:
         """Return why this solver is best whatever the others cost; "" where costs decide."""

@@ -22,8 +22,6 @@ from scipy.special import gammaincinv
 
 from ...linalg import eps, to_numpy
 
-__all__ = ["FAILURE", "Certificate", "ceiling_of", "rounding_floor"]
-
 #: The probability that a certificate is below the truth, for any data.
 FAILURE = 1e-6
 

@@ -26,8 +26,6 @@ from .krylov import measured_pairs, mixed_scale
 from .lanczos import certify
 from .ritz import ROUNDING, Ritz, SubspaceResult, relative_residual, ritz_pairs
 
-__all__ = ["Chebyshev"]
-
 #: The degree of the first filter and the highest of any; it may double from one to the next.
 FIRST, LONGEST = 4, 32
 

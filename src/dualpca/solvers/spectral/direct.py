@@ -25,11 +25,9 @@ from ...progress import phase
 from . import base
 from .base import SpectralSolver, eigh_seconds, is_explicit_on_gpu
 from .certificate import Certificate, rounding_floor
-from .krylov import LOOSE, Krylov, expected_steps, step_seconds, wide_block
+from .krylov import LOOSE, Krylov, expected_steps, measured_pairs, step_seconds, wide_block
 from .lanczos import BLOCK
-from .ritz import Ritz, SubspaceResult, rayleigh_ritz, right_from_left
-
-__all__ = ["Gram", "Lapack"]
+from .ritz import Ritz, SubspaceResult, right_from_left
 
 #: With at most this many rows or columns a full SVD takes no time worth saving.
 SMALL = 200
@@ -75,8 +73,7 @@ class Gram(SpectralSolver):
                 if ritz.residual <= tol and (not wide or ritz.orthonormal):
                     note = "float32" if single else "float64"
                     return SubspaceResult(ritz, known.at_least(rounding_floor(note)), note=note)
-        V = X.asarray(V[:, :s])
-        ritz = rayleigh_ritz(X, X.rmatmul(V) if wide else V)
+        ritz = measured_pairs(X, V[:, :s])
         return SubspaceResult(ritz, known.at_least(rounding_floor(X.dtype)))
 
     def cost(self, X: Operator, s: int, tol: float, energy: float) -> float:

@@ -21,8 +21,6 @@ from .certificate import FAILURE, Certificate
 from .lanczos import BLOCK, PATIENCE, Lanczos, block_of, look_beyond
 from .ritz import ROUNDING, Ritz, SubspaceResult, rayleigh_ritz, relative_residual, right_from_left
 
-__all__ = ["Krylov"]
-
 #: From this ``tol`` on, blocks of up to WIDEST are a little wider than s: such a run takes few steps.
 LOOSE, WIDEST = 1e-2, 64
 

@@ -15,8 +15,6 @@ from ..base import TINY
 from .certificate import FAILURE, Certificate, ceiling_of, rounding_floor
 from .ritz import ROUNDING, Ritz
 
-__all__ = ["Lanczos", "block_of", "certify", "look_beyond"]
-
 #: Vectors a step: 16 cost a CPU no more than 8 (float32, 4000 x 2000: 4.9 ms, 24 of them 6.9 ms);
 #: a GPU wants more.
 BLOCK, GPU_BLOCK = 16, 64

@@ -22,8 +22,6 @@ from ...linalg import (
 from ...operators import Operator, as_operator
 from .certificate import Certificate
 
-__all__ = ["Ritz", "SubspaceResult", "rayleigh_ritz", "right_from_left", "ritz_pairs"]
-
 #: Rounding leaves a recurrence true to this many eps of its largest Ritz value for each vector.
 ROUNDING = 4.0
 
