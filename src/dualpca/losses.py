@@ -87,7 +87,7 @@ class Loss(ABC):
         return h * t + self.c**2 * xp.where(gap > 0, self.psi(inside), gap)
 
     def conjugate_weight(self, h: Array, alpha: Array) -> Array:
-        """:meth:`maximizer` over h, and 0 where h is 0."""
+        """Return :meth:`maximizer` over h, or 0 where h is 0."""
         xp = namespace(h)
         positive = xp.where(h > 0, h, xp.ones_like(h))
         return xp.where(h > 0, self.maximizer(h, alpha) / positive, xp.zeros_like(h))

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Listener", "Printer", "Step", "listening", "seconds_left"]
+__all__ = ["Listener", "Step", "listening", "seconds_left"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Step:
 
 
 class Listener:
-    """Listens to fits; its own methods do nothing.
+    """A listener hears the events of a fit; override the methods, which do nothing.
 
     Examples
     --------
@@ -91,12 +91,7 @@ _RUN: ContextVar[Run | None] = ContextVar("run", default=None)
 
 @contextmanager
 def listening(*listeners: Listener) -> Iterator[None]:
-    """Let these listeners hear everything that runs inside the context.
-
-    Parameters
-    ----------
-    *listeners : Listener
-    """
+    """Let these listeners hear everything that runs inside the context."""
     outer = _RUN.get() or Run(())
     run = Run((*listeners, *outer.listeners), outer.phase or outer.outer_phase)
     token = _RUN.set(run)
@@ -154,7 +149,7 @@ def reading(blocks: Iterator[tuple[slice, Any]], total: int) -> Iterator[tuple[s
 
 
 def convergence(passes: int | None, residual: float) -> list[tuple[int, float]]:
-    """Return passes and residual of the main steps since the last call, the result being the last.
+    """Return passes and residual of the main steps since the last call, and those of the result.
 
     ``passes=None`` takes the passes of the last step.
     """
@@ -178,14 +173,9 @@ def seconds_left(steps: list[Step]) -> float | None:
 
 
 class Printer(Listener):
-    """Prints to standard error: one line rewritten on a terminal, else at most a line a second.
+    """Rewrites one line of standard error on a terminal, else prints at most a line a second.
 
-    Parameters
-    ----------
-    name : str
-        The name of what is fitted.
-    every : bool
-        Print a line for each step.
+    ``name`` is the name of what is fitted; with ``every`` each step gets a line.
     """
 
     def __init__(self, name: str, *, every: bool = False) -> None:

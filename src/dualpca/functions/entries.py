@@ -1,4 +1,4 @@
-"""Thresholds of entries, and parameters of functions: checked numbers, one for each column."""
+"""Thresholds of entries, and checks of the parameters of functions."""
 
 from __future__ import annotations
 

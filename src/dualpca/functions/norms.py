@@ -36,7 +36,7 @@ def exponent(p: Any) -> Fraction | float:
 
 @dataclass(frozen=True)
 class Lp(Norm):
-    """``||W||_p`` over all entries, 1 <= p <= inf; p = 2 is the Schatten 2-norm, without an SVD.
+    """``||W||_p`` of all entries, 1 <= p <= inf; p = 2 is the Schatten 2-norm, without an SVD.
 
     Eq. (2) and (6), Tables 2 and 3. The subgradient at an entry 0 takes sign(0) = 0;
     for p = inf it spreads over the entries of largest magnitude.
@@ -135,9 +135,8 @@ def _threshold(W: Array, rule: Callable[[Array, Array], Array]) -> float:
 class KyFan(Norm):
     """The sum of the k entries of largest magnitude; as ``Spectral(KyFan(k))`` the Ky Fan k-norm.
 
-    An example of a new unitarily invariant objective, which Section 6 of the paper names: a value, a
-    subgradient and a dual norm give every formulation, dual, kernel version, out-of-sample map and
-    solver.
+    Section 6 of the paper names it. It shows what a new unitarily invariant objective takes: a value, a
+    subgradient and a dual norm. Formulations, duals, kernels and solvers follow.
     """
 
     k: int = 1
@@ -260,7 +259,7 @@ class Power(Function):
 def newton(
     t: Array, f: Callable[[Array], Array], slope: Callable[[Array], Array], dtype: Any
 ) -> Array:
-    """Entrywise Newton on a monotone convex or concave f from the side where it cannot overshoot."""
+    """Find a root for each entry by Newton, from the side where a monotone f cannot overshoot."""
     xp = namespace(t)
     for _ in range(100):
         step = f(t) / slope(t)

@@ -52,7 +52,7 @@ class Anderson:
 
 
 class _Past:
-    """Differences of the residuals and of the images of the last steps, and their Gram matrix."""
+    """The differences of the last residuals and images, and the Gram matrix of the former."""
 
     def __init__(self, memory: int) -> None:
         self.residuals: deque[Array] = deque(maxlen=memory)

@@ -20,7 +20,7 @@ GAP_ROUNDING = 16
 
 
 class Point:
-    """W, with a pullback that the first who asks for it pays for: the test or the next step."""
+    """A matrix W whose pullback is computed once, for the test or for the next step."""
 
     def __init__(self, problem: DCProblem, W: Array) -> None:
         self.problem = problem
@@ -117,6 +117,6 @@ class Iterate:
 
 
 class Solver(Protocol):
-    """Options that are called with a problem and a start, and yield iterates without an end."""
+    """A solver holds options; called with a problem and a start, it yields iterates without an end."""
 
     def __call__(self, problem: DCProblem, W: Array) -> Iterator[Iterate]: ...

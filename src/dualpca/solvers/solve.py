@@ -168,11 +168,8 @@ class _Run:
             return replace(result, W=problem.dual.to_dual(result.W), problem=problem)
         # A fixed step and the paper's stopping quantity depend on the scale of the data.
         free = self.stop != "paper" and getattr(self.solver, "gamma", None) is None
-        rescalable, passes, limits = (
-            free and problem.homogeneous,
-            problem.X.passes,
-            finfo(problem.X),
-        )
+        rescalable, X = free and problem.homogeneous, problem.X
+        passes, limits = X.passes, finfo(X)
         # Below this size, values have lost digits to underflow.
         least = float(limits.smallest_normal / limits.eps) if rescalable else 0.0
         try:
@@ -182,11 +179,11 @@ class _Run:
                 if not rescalable:
                     raise
                 result = self.rescaled(problem, W0, random)
-                return replace(result, passes=problem.X.passes - passes)
+                return replace(result, passes=X.passes - passes)
         except OverflowError as error:
             raise ValueError(
                 f"X is too large or too small for {type(self.solver).__name__}, whose numbers "
-                f"leave the range of {problem.X.dtype}; divide X by its largest magnitude"
+                f"leave the range of {X.dtype}; divide X by its largest magnitude"
             ) from error
 
     def rescaled(self, problem: DCProblem, W0: Array, random: bool) -> Result:
@@ -215,9 +212,7 @@ class _Run:
                 point = iterate.point
                 size = iterate.fixed_point if paper else self.residual(point)
                 if size is None:
-                    raise ValueError(
-                        f"stop='paper' needs a proximal step; {self.solver!r} has none"
-                    )
+                    raise ValueError(f"stop='paper' needs a proximal step, unlike {self.solver!r}")
                 # F is known where the residual is. Rounding may leave the domain of a row function,
                 # where F is infinite.
                 value = least if paper or not problem.homogeneous else abs(point.F)
@@ -290,9 +285,7 @@ def _check(
         if W0.shape[0] != limit:
             raise ValueError(f"W0 has {W0.shape[0]} rows where the problem's variable has {limit}")
         if s is not None and W0.shape[1] != s:
-            raise ValueError(
-                f"W0 has {W0.shape[1]} columns and s={s}; leave s out, or make them agree"
-            )
+            raise ValueError(f"W0 has {W0.shape[1]} columns and s={s}; leave s out")
     if not tol >= 0:
         raise ValueError(f"tol={tol} must be a number >= 0, such as 1e-4")
     if max_iter < 1:
