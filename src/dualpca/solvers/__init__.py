@@ -1,8 +1,7 @@
 """Solvers of DC problems, run by :func:`solve`, and spectral solvers of the eigenproblem of X^T X."""
 
-from .anderson import Anderson
 from .base import Iterate, Point, Solver
-from .dca import DCA, IRLS, SimultaneousIteration
+from .dca import DCA, IRLS, Anderson, SimultaneousIteration
 from .proximal import ProximalGradient, ZeroFPR
 from .solve import SOLVERS, Result, solve
 from .spectral import SPECTRAL, Chebyshev, Gram, Krylov, Lapack, SpectralSolver

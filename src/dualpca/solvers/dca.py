@@ -1,13 +1,16 @@
-"""The difference-of-convex algorithm, and two of its relatives for comparison."""
+"""The difference-of-convex algorithm, plain and accelerated, and two relatives for comparison."""
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..linalg import Array, eigh, max_abs, namespace, orthonormalize
+import numpy as np
+
+from ..linalg import Array, eigh, eps, inner, max_abs, namespace, orthonormalize
 from ..problem import DCProblem
 from .base import Iterate, Point, first
 
@@ -25,6 +28,71 @@ class DCA:
         while True:
             point = Point(problem, step(point.Z))
             yield Iterate(point)
+
+
+@dataclass(frozen=True)
+class Anderson:
+    """``T(W) - sum_j gamma_j (T(W_j+1) - T(W_j))``, T a step of DCA (Section 2.3).
+
+    gamma minimises the same combination of the residuals ``T(W_j) - W_j`` (type II; Walker and Ni
+    2011). The combination is mapped back to the domain of G by ``dG*`` where G is an indicator, as the
+    spectral ball of PCA and robust PCA. A point that is no better than the last one gives way to the
+    plain step of DCA, so the objective never rises; that costs a pass.
+
+    Parameters
+    ----------
+    memory : int
+        How many differences are kept.
+    """
+
+    memory: int = 8
+    #: On a dual problem it runs as on its primal, as :class:`DCA` does.
+    shares_dual_iterates: ClassVar[bool] = True
+
+    def __call__(self, problem: DCProblem, W: Array) -> Iterator[Iterate]:
+        step = problem.G.conjugate.subgradient
+        point, past = first(problem, W), _Past(self.memory)
+        while True:
+            plain = step(point.Z)
+            mixed, last = past.mix(point.W, plain), point
+            if mixed is None:
+                point = Point(problem, plain)
+            else:
+                point = Point(problem, step(mixed) if problem.G.indicator else mixed)
+                rounding = 4 * eps(point.W) * abs(last.objective)
+                if not point.objective <= last.objective + rounding:
+                    past = _Past(self.memory)
+                    past.mix(last.W, plain)
+                    point = Point(problem, plain)
+            yield Iterate(point)
+
+
+class _Past:
+    """The differences of the last residuals and images, and the Gram matrix of the former."""
+
+    def __init__(self, memory: int) -> None:
+        self.residuals: deque[Array] = deque(maxlen=memory)
+        self.images: deque[Array] = deque(maxlen=memory)
+        self.gram = np.zeros((0, 0))
+        self.last: tuple[Array, Array] | None = None
+
+    def mix(self, W: Array, image: Array) -> Array | None:
+        """Return the next point; None while there is nothing to mix with."""
+        residual = image - W
+        if self.last is not None:
+            self.residuals.append(residual - self.last[0])
+            self.images.append(image - self.last[1])
+            row = np.array([inner(other, self.residuals[-1]) for other in self.residuals])
+            old = self.gram[len(self.gram) + 1 - len(row) :, len(self.gram) + 1 - len(row) :]
+            self.gram = np.block([[old, row[:-1, None]], [row]])
+        self.last = (residual, image)
+        if not self.residuals:
+            return None
+        right = np.array([inner(difference, residual) for difference in self.residuals])
+        gamma = np.linalg.lstsq(self.gram, right, rcond=1e-10)[0]
+        for weight, difference in zip(gamma.tolist(), self.images, strict=True):
+            image = image - difference * weight
+        return image
 
 
 @dataclass(frozen=True)

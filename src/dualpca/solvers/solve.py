@@ -17,9 +17,8 @@ from sklearn.exceptions import ConvergenceWarning
 from ..linalg import Array, eps, finfo, is_implicit, max_abs, norm, orthonormalize, singular_values
 from ..problem import DCProblem
 from ..progress import Listener, Step, listening, printing, report_step
-from .anderson import Anderson
 from .base import Point, Solver
-from .dca import DCA, IRLS, SimultaneousIteration
+from .dca import DCA, IRLS, Anderson, SimultaneousIteration
 from .proximal import ProximalGradient, ZeroFPR
 
 #: The solvers of DC problems by name, with their default options.
