@@ -57,9 +57,8 @@ class _ColumnNorm(Norm):
         def excess(gamma: float) -> float:
             return 1 / (self(self.half_square_prox(W, gamma)) if gamma > 0 else size) - 1
 
-        high = 2 * self.dual(
-            entries.positive_part(W, self.positive)
-        )  # gamma = ||W - P||_* <= ||W||_*
+        # gamma = ||W - P||_* <= ||W||_*
+        high = 2 * self.dual(entries.positive_part(W, self.positive))
         P = self.half_square_prox(W, brentq(excess, 0.0, high, xtol=1e-16 * high, rtol=1e-15))
         return P / max(1.0, self(P))
 
@@ -68,8 +67,8 @@ class _ColumnNorm(Norm):
 class TopK(_ColumnNorm):
     """``(sum_j ||z_j||_(k)^2)^{1/2}``, ``||z||_(k)`` the l2 norm of the k largest entries of z.
 
-    For one column, the support function of the hull of the k-sparse unit vectors (the paper's section
-    on sparse PCA; Beck 2021). k = 1 is l_inf, k >= d is l_2. The subgradient keeps k entries of each
+    For one column it is the support function of the hull of the k-sparse unit vectors (the section on
+    sparse PCA; Beck 2021). k = 1 is l_inf, k >= d is l_2. The subgradient keeps k entries of each
     column, the first ones of those that are tied. With ``positive`` it is the support function of the
     nonnegative k-sparse unit vectors and 0: a gauge, which is 0 if no entry is positive.
 

@@ -83,8 +83,8 @@ class _Past:
             self.residuals.append(residual - self.last[0])
             self.images.append(image - self.last[1])
             row = np.array([inner(other, self.residuals[-1]) for other in self.residuals])
-            old = self.gram[len(self.gram) + 1 - len(row) :, len(self.gram) + 1 - len(row) :]
-            self.gram = np.block([[old, row[:-1, None]], [row]])
+            first = len(self.gram) + 1 - len(row)  # 1 where the oldest difference has gone
+            self.gram = np.block([[self.gram[first:, first:], row[:-1, None]], [row]])
         self.last = (residual, image)
         if not self.residuals:
             return None

@@ -35,12 +35,11 @@ def _first_step(point: Point) -> float:
         ones = point.Z * (norm(W) / max(norm(point.Z), 1e-300))
     else:
         ones = namespace(W).ones_like(W)
-    shifted = Point(point.problem, W + ones)
-    for _ in range(HALVINGS):  # it may lie outside the domain of a row function
+    for _ in range(HALVINGS):
+        shifted = Point(point.problem, W + ones)
         if math.inf != shifted.F:
             break
-        ones = ones / 2
-        shifted = Point(point.problem, W + ones)
+        ones = ones / 2  # W + ones lay outside the domain of a row function
     else:
         raise OverflowError("F(XW) at the start is infinite")
     size = norm(ones)
