@@ -121,7 +121,7 @@ def skip_foreign(app, what, name, obj, skip, options):
 
 
 def escape_types(app, what, name, obj, options, lines):
-    """Escape the last ``_`` in types such as ``(n_iter_, 2)``, which reStructuredText takes for a link."""
+    """Escape the last ``_`` in types such as ``(n_iter_, 2)``, where reStructuredText sees a link."""
     for i, line in enumerate(lines):
         head, colon, kind = line.partition(" : ")
         if colon and not line.lstrip().startswith((">>>", "...")):
