@@ -36,7 +36,6 @@ FUNCTIONS = (
 #: For each module its tests, and which of them are fast: those without searches, of its own functions.
 MODULES = {
     "functions.base": FUNCTIONS,
-    "functions.powers": FUNCTIONS,
     "linalg": ("tests/mathematics/test_linalg.py", ""),
 }
 LEFT_OUT = r"Operator_(BitOr_|\w+_(BitAnd|BitOr|BitXor|LShift|RShift|Is|IsNot)$)"

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from .functions.base import Ball, Function, HalfSquare, Spectral
-from .functions.norms import Lp, Power
+from .functions.base import Ball, Function, HalfSquare, Power, Spectral
+from .functions.norms import Lp
 from .functions.rows import RowLoss
 from .functions.sparse import HardSquare, KSupport, SoftSquare, TopK
 from .linalg import Array, gram, host_sample, is_single, largest, namespace, norm

@@ -11,8 +11,7 @@ import numpy as np
 
 from ..linalg import Array, namespace
 from ..losses import L1, Loss
-from .base import Function, forwarded
-from .norms import newton
+from .base import Function, forwarded, newton
 
 
 @dataclass(frozen=True, eq=False)

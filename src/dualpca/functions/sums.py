@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..linalg import Array, inner, norm
-from .base import Function, HalfSquare, Spectral, forwarded
+from .base import Function, HalfSquare, Power, Spectral, forwarded
 from .entries import check_number
-from .norms import Lp, Power
+from .norms import Lp
 
 
 class _Derived(Function):
