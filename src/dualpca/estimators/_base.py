@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array
 from scipy.sparse.linalg import LinearOperator
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import _check_n_features, validate_data
 
 from ..linalg import is_single, total
@@ -21,6 +22,14 @@ from ..operators.energy import check_energy as check_energy
 from ..operators.readable import check_readable
 from ..operators.row_blocks import RowBlocked
 from ..solvers.solve import user_stacklevel
+
+#: The parameters that all iterative estimators share.
+ITERATION_CONSTRAINTS: dict[str, Any] = {
+    "tol": [Interval(Real, 0, None, closed="left")],
+    "max_iter": [Interval(Integral, 1, None, closed="left")],
+    "random_state": ["random_state"],
+    "verbose": ["verbose"],
+}
 
 
 def seed(random_state: Any) -> int:
@@ -188,12 +197,6 @@ def centered_rows(
     if weights is None:
         return Xc, mean, X.shape[0]
     return Weighted(Xc, array_namespace(weights).sqrt(weights)), mean, total(weights)
-
-
-def check_number(n_components: Any) -> None:
-    """Refuse a bool, which Python counts among the integers."""
-    if isinstance(n_components, bool):
-        raise TypeError(f"n_components={n_components} is a bool; give a number, such as 1, or None")
 
 
 def check_components(n_components: int, N: int, d: int) -> None:

@@ -20,6 +20,7 @@ from ..robust.fit import RobustFit, RobustOptions
 from ..robust.flags import flag_rows, normality
 from ..robust.scale import chi2_quantile
 from ..solvers.subspace import warn_above
+from ._base import ITERATION_CONSTRAINTS
 
 #: The quantile of the cut-offs on the outlier map, as in ROBPCA.
 MAP = 0.975
@@ -38,10 +39,7 @@ ROBUST_CONSTRAINTS: dict[str, Any] = {
     "quantile": [Interval(Real, 0, 1, closed="neither")],
     "flag": [StrOptions({"orthogonal", "both"})],
     "contamination": [StrOptions({"auto"}), Interval(Real, 0, 0.5, closed="right")],
-    "tol": [Interval(Real, 0, None, closed="left")],
-    "max_iter": [Interval(Integral, 1, None, closed="left")],
-    "random_state": ["random_state"],
-    "verbose": ["verbose"],
+    **ITERATION_CONSTRAINTS,
 }
 
 
@@ -169,7 +167,7 @@ class OutlierScoresMixin(OutlierMixin):
         total = float(parts.variances.sum()) + parts.residual_variance
         self.explained_variance_ratio_ = X.asarray(parts.variances / (total or 1.0))
         self.start_, self.agreement_ = fit.start.name, fit.start.agreement
-        self.residual_, self.n_iter_ = fit.subspace.residual, fit.subspace.iterations
+        self.residual_, self.n_iter_ = fit.residual, fit.iterations
         self.loss_, self.refitted_ = fit.loss, fit.refitted
         warn_above(self.residual_, self.tol, type(self).__name__, self.max_iter)
         self.score_cutoff_ = chi2_quantile(MAP, self.n_components_) ** 0.5

@@ -1,15 +1,14 @@
-"""PCA with scikit-learn's face."""
+"""PCA as a scikit-learn estimator."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
-from sklearn.utils.validation import check_is_fitted
 
 from ..linalg import Array, namespace
 from ..linear.decomposition import Decomposition
@@ -20,22 +19,22 @@ from ..progress import convergence
 from ..solvers.spectral import SPECTRAL
 from ..solvers.subspace import ITERATIVE, growing_subspace, leading_subspace
 from ._base import (
+    ITERATION_CONSTRAINTS,
     centered_rows,
     check_components,
     check_energy,
-    check_number,
     check_same_kind,
     is_dense_in_memory,
     seed,
     validated,
 )
-from ._fit_context import FitContext, reports_progress
-from ._scores import CovarianceMixin, ScoresMixin
+from ._fit_context import reports_progress
+from ._scores import CovarianceMixin
 
 __all__ = ["PCA"]
 
 
-class PCA(FitContext, CovarianceMixin, ScoresMixin, BaseEstimator):
+class PCA(CovarianceMixin, BaseEstimator):
     """Principal component analysis at the accuracy that was asked for.
 
     Parameters
@@ -111,10 +110,7 @@ class PCA(FitContext, CovarianceMixin, ScoresMixin, BaseEstimator):
         "center": ["boolean"],
         "solver": [StrOptions({"auto", *SPECTRAL, *ITERATIVE}), callable],
         "formulation": [str, callable, None],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
+        **ITERATION_CONSTRAINTS,
     }
 
     def __init__(
@@ -140,41 +136,10 @@ class PCA(FitContext, CovarianceMixin, ScoresMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    @reports_progress
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> PCA:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
-        y : ignored
-        sample_weight : array of shape (n_samples,), optional
-            How often each row counts: a weight of 2 is the row twice, 0 leaves it out.
-
-        Returns
-        -------
-        self
-        """
-        self._set(self._decompose(X, sample_weight)[1])
-        return self
-
-    @reports_progress
-    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
-        """Fit the model and return the scores of X.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
-        y : ignored
-        sample_weight : array of shape (n_samples,), optional
-
-        Returns
-        -------
-        scores : array of shape (n_samples, n_components)
-        """
+    def _fit(self, X: Any, sample_weight: Any) -> Any:
         X, data = self._decompose(X, sample_weight)
         self._set(data)
-        return self._scores(X)
+        return X
 
     @reports_progress
     def path(self, X: Any, n_components: Any, sample_weight: Any = None) -> list[PCA]:
@@ -182,14 +147,14 @@ class PCA(FitContext, CovarianceMixin, ScoresMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
+        X, sample_weight
+            As in :meth:`fit`.
         n_components : sequence of int
-        sample_weight : array of shape (n_samples,), optional
 
         Returns
         -------
         models : list of PCA
-            One for each number, in their order, fitted; self is left as it is.
+            A fitted model for each number, in their order; self does not change.
 
         Examples
         --------
@@ -246,7 +211,6 @@ class PCA(FitContext, CovarianceMixin, ScoresMixin, BaseEstimator):
         True
         """
         self._validate_params()
-        check_number(self.n_components)
         fitted = hasattr(self, "components_")
         X = validated(self, X, reset=not fitted, rows=1 if fitted else 2)
         if fitted:
@@ -271,9 +235,7 @@ class PCA(FitContext, CovarianceMixin, ScoresMixin, BaseEstimator):
         -------
         log_likelihood : array of shape (n_samples,)
         """
-        check_is_fitted(self, "components_")
-        check_same_kind(X, self.components_, "PCA.score_samples")
-        operator = as_operator(validated(self, X, reset=False, sparse=False))
+        operator = as_operator(self._checked(X, "score_samples", sparse=False))
         return log_likelihood(operator, self.mean_, *self._gaussian())
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -293,7 +255,6 @@ class PCA(FitContext, CovarianceMixin, ScoresMixin, BaseEstimator):
 
     def _decompose(self, X: Any, sample_weight: Any) -> tuple[Any, Decomposition]:
         """Return the validated X and its leading components."""
-        check_number(self.n_components)
         if self.solver == "lapack" and isinstance(X, np.memmap):
             X = np.array(X)  # a full SVD holds the data in memory in any case
         X = validated(self, X, reset=True, rows=2)
@@ -345,6 +306,4 @@ class PCA(FitContext, CovarianceMixin, ScoresMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self.solver != "lapack"
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.array_api_support = True
         return tags

@@ -18,8 +18,7 @@ from ..operators.row_blocks import RowBlocked
 from ..preprocessing.columns import check_cells, column_name, medians, summarize
 from ..preprocessing.scaling import Scaling, apply
 from ._base import _check_shape, _streamed, check_names
-from ._fit_context import restored_on_error
-from ._save import SaveMixin
+from ._fit_context import SaveMixin, restored_on_error
 
 __all__ = ["Preprocessor"]
 

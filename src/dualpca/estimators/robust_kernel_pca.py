@@ -5,21 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import check_is_fitted
 
-from ..kernels.definite import Ends, check_definite, definite_by_name
-from ..kernels.features import feature_operator
+from ..kernels.definite import Ends, check_definite
 from ..linalg import Array
-from ..operators import is_streamed
 from ..progress import convergence, phase
 from ..robust.distances import RowDistances, orthogonal_distance
 from ..robust.fit import fit_robust
 from ..robust.flags import warn_of_doubt
-from ..robust.starts import STARTS, KernelAccess
-from ._base import check_number, seed
-from ._fit_context import reports_progress
+from ..robust.starts import STARTS
 from ._kernels import KERNEL_CONSTRAINTS, KernelMixin
 from ._outliers import MAP, ROBUST_CONSTRAINTS, OutlierScoresMixin, score_distances
 from .robust_pca import RobustPCA
@@ -34,13 +29,7 @@ TAKEN = (
 )
 
 
-class RobustKernelPCA(
-    KernelMixin,
-    OutlierScoresMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    BaseEstimator,
-):
+class RobustKernelPCA(KernelMixin, OutlierScoresMixin, BaseEstimator):
     """Kernel PCA that bad rows do not move, and that flags them.
 
     It is :class:`dualpca.RobustPCA` in feature space, by the dual DCA of the paper (Algorithm 6), from K
@@ -67,14 +56,10 @@ class RobustKernelPCA(
         The axes are ``Gamma^T axes_coef_``; not with an approximation.
     center_coef_ : array of shape (n_samples,)
         The centre is ``Gamma^T center_coef_``; not with an approximation.
-    explained_variance_, explained_variance_ratio_ : arrays of shape (n_components,)
-    weights_, score_distances_, orthogonal_distances_, outliers_ : arrays of shape (n_samples,)
-    score_cutoff_, orthogonal_cutoff_, offset_, agreement_, residual_ : float
-    flags_by_, start_ : str
-    refitted_ : bool
-    loss_ : Loss
-    convergence_ : list of (int, float)
-    n_components_, n_samples_, n_features_in_, n_iter_, n_passes_ : int
+    explained_variance_, explained_variance_ratio_, weights_, outliers_, score_distances_,
+    orthogonal_distances_, score_cutoff_, orthogonal_cutoff_, limits_, flags_by_, offset_, refitted_,
+    start_, agreement_, loss_, n_components_, n_samples_, n_features_in_, residual_, n_iter_, n_passes_,
+    convergence_
         As in :class:`dualpca.RobustPCA`.
 
     Examples
@@ -151,39 +136,21 @@ class RobustKernelPCA(
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    @reports_progress
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> RobustKernelPCA:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features), or the kernel matrix
-        y : ignored
-        sample_weight : array of shape (n_samples,), optional
-            How often each row counts: a weight of 2 is the row twice, 0 leaves it out.
-
-        Returns
-        -------
-        self
-        """
-        self._validate_params()
-        check_number(self.n_components)
+    def _fit(self, X: Any, sample_weight: Any) -> Any:
         X = self._kernel_rows(X, reset=True, rows=2)
-        rows, weights, present = self._counted(X, sample_weight)
-        rng = np.random.default_rng(seed(self.random_state))
-        self._fit_kernel_parameters(rows, rng)
+        rows, weights, present, rng = self._prepared(X, sample_weight)
         if self.approximation is None:
             self._fit_exact(X, weights, rng)
         else:
             self.features_ = self._feature_map(rows, rng)
             self._fit_features(X, weights, present, rng)
-        return self
+        return X
 
     def _fit_features(
         self, X: Any, weights: Any, present: np.ndarray | None, rng: np.random.Generator
     ) -> None:
         """Fit RobustPCA of the features; distances include what landmarks do not span (Pythagoras)."""
-        operator = feature_operator(self.features_, X)
+        operator = self._features(X)
         model = RobustPCA(**vars(self._options()), random_state=int(rng.integers(2**31)))
         self.pca_ = model.fit(operator, sample_weight=weights)
         steps, rows = model.convergence_, None
@@ -230,14 +197,14 @@ class RobustKernelPCA(
 
         def check_spectrum(values: np.ndarray, s: int) -> None:
             ends = Ends(*(float(values[i]) for i in (s - 1, -1, 0)))
-            check_definite(self, values[:s].clip(0), ends, by_size=True)
+            check_definite(self.kernel, bool(self.center), values[:s].clip(0), ends, by_size=True)
 
-        kernel = KernelAccess(between, None if definite_by_name(self) else check_spectrum)
         mass = None if weights is None else np.asarray(weights, dtype=float)
-        fit = fit_robust(K, self._options(), rng, mass, kernel)
+        check = None if self._is_definite else check_spectrum
+        fit = fit_robust(K, self._options(), rng, mass, between, check)
         self._set_fit(fit, K)
         parts = fit.components
-        self.X_fit_ = X if self.kernel == "precomputed" or is_streamed(X) else X.copy()
+        self._keep(X)
         self.axes_coef_, self.center_coef_ = K.asarray(parts.V), K.asarray(parts.center)
         image = np.asarray(K.rmatmul(self.center_coef_[:, None]).image, dtype=float)[:, 0]
         self._offset = image @ parts.V
@@ -264,35 +231,6 @@ class RobustKernelPCA(
         """
         return 1 - 2 * self.fit(X, **params).outliers_.astype(np.int64)
 
-    def transform(self, X: Any) -> Array:
-        """Return the scores of new rows, from kernels with the training rows alone (Theorem 3.8).
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features); for a precomputed kernel the
-            kernels of new rows with the training rows, of shape (n_samples, n_training)
-
-        Returns
-        -------
-        scores : array of shape (n_samples, n_components)
-        """
-        X = self._checked(X, "transform")
-        if self.approximation is not None:
-            return self.pca_._scores(feature_operator(self.features_, X))
-        return np.concatenate(
-            [self._image(X[rows])[0] for rows in self._in_chunks(X, self.X_fit_.shape[0])]
-        )
-
-    def _checked(self, X: Any, method: str) -> Any:
-        check_is_fitted(self, "explained_variance_")
-        return self._kernel_rows(X, reset=False)
-
-    def _image(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return the scores of rows, and their inner products with the centre."""
-        K = X if self.kernel == "precomputed" else self._kernel(X, self.X_fit_)
-        scores = K @ self.axes_coef_
-        return scores - self._offset.astype(scores.dtype), K @ self.center_coef_
-
     def _check_new_rows(self) -> None:
         if self.kernel == "precomputed":
             raise ValueError(
@@ -303,16 +241,16 @@ class RobustKernelPCA(
 
     def _distances(self, X: Any) -> tuple[Array, Array]:
         if self.approximation is not None:
-            operator = feature_operator(self.features_, X)
+            operator = self._features(X)
             score, orthogonal = self.pca_._distances(operator)
             if self.approximation == "nystroem":
                 orthogonal = np.hypot(orthogonal, self._unspanned(X, operator))
             return score, orthogonal
         self._check_new_rows()
         parts = []
-        for rows in self._in_chunks(X, self.X_fit_.shape[0]):
-            T, inner = self._image(X[rows])
-            size2 = self._diagonal(X[rows])
+        for rows in self._chunks(X):
+            K, size2 = self._kernels(rows), self._diagonal(rows)
+            T, inner = self._scores_of(K), K @ self.center_coef_
             squares = np.stack([size2 - 2 * inner + self._center_norm2, size2])
             norms, sizes = np.sqrt(np.clip(squares, 0.0, None)).astype(T.dtype)
             orthogonal = orthogonal_distance(norms, T, sizes)

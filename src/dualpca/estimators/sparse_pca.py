@@ -21,22 +21,22 @@ from ..sparse.active import ActiveColumns
 from ..sparse.components import SparseOptions
 from ..sparse.deflation import adjusted_variances, cumulative_variances
 from ._base import (
+    ITERATION_CONSTRAINTS,
     centered_rows,
     check_components,
     check_energy,
-    check_number,
     nonzeros,
     seed,
     shifted,
     validated,
 )
-from ._fit_context import FitContext, reports_progress
+from ._fit_context import reports_progress
 from ._scores import ScoresMixin
 
 __all__ = ["SparsePCA"]
 
 
-class SparsePCA(FitContext, ScoresMixin, BaseEstimator):
+class SparsePCA(ScoresMixin, BaseEstimator):
     """Principal component analysis whose components use few features each.
 
     Parameters
@@ -74,10 +74,8 @@ class SparsePCA(FitContext, ScoresMixin, BaseEstimator):
         ``penalty="cardinality"`` components are then fixed points to rounding.
     max_iter : int
         The most steps for a component; a ConvergenceWarning has the residual reached.
-    random_state : int, RandomState instance or None
-        The seed of the starts.
-    verbose : int
-        1 shows a line of progress on standard error, 2 a line for each iteration.
+    random_state, verbose
+        As in :class:`dualpca.PCA`.
 
     Attributes
     ----------
@@ -139,10 +137,7 @@ class SparsePCA(FitContext, ScoresMixin, BaseEstimator):
         "positive": ["boolean"],
         "center": ["boolean"],
         "n_starts": [Interval(Integral, 1, None, closed="left"), None],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
+        **ITERATION_CONSTRAINTS,
     }
 
     def __init__(
@@ -176,39 +171,8 @@ class SparsePCA(FitContext, ScoresMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    @reports_progress
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> SparsePCA:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
-        y : ignored
-        sample_weight : array of shape (n_samples,), optional
-            How often each row counts: a weight of 2 is the row twice, 0 leaves it out.
-
-        Returns
-        -------
-        self
-        """
-        self._fit([self], X, sample_weight)
-        return self
-
-    @reports_progress
-    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
-        """Fit the model and return the scores of X.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
-        y : ignored
-        sample_weight : array of shape (n_samples,), optional
-
-        Returns
-        -------
-        scores : array of shape (n_samples, n_components)
-        """
-        return self._scores(self._fit([self], X, sample_weight))
+    def _fit(self, X: Any, sample_weight: Any) -> Any:
+        return self._fit_path([self], X, sample_weight)
 
     @reports_progress
     def path(self, X: Any, n_nonzero: Sequence[Any], sample_weight: Any = None) -> list[SparsePCA]:
@@ -216,10 +180,10 @@ class SparsePCA(FitContext, ScoresMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
+        X, sample_weight
+            As in :meth:`fit`.
         n_nonzero : sequence
             Values of the parameter ``n_nonzero``.
-        sample_weight : array of shape (n_samples,), optional
 
         Returns
         -------
@@ -234,14 +198,13 @@ class SparsePCA(FitContext, ScoresMixin, BaseEstimator):
         models = [clone(self).set_params(n_nonzero=k) for k in n_nonzero]
         if not models:
             raise ValueError("n_nonzero=[] is empty; give at least one number of nonzeros")
-        self._fit(models, X, sample_weight)
+        self._fit_path(models, X, sample_weight)
         return models
 
-    def _fit(self, models: list[SparsePCA], X: Any, sample_weight: Any) -> Any:
+    def _fit_path(self, models: list[SparsePCA], X: Any, sample_weight: Any) -> Any:
         """Fit the models one after the other; return the validated X."""
         for model in models:
             model._validate_params()
-        check_number(self.n_components)
         bounded = self.penalty == "cardinality"
         if self.method == "reconstruction" and not bounded:
             raise ValueError(
@@ -310,10 +273,3 @@ class SparsePCA(FitContext, ScoresMixin, BaseEstimator):
 
     def _scale(self) -> Any:
         return 1.0
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.array_api_support = True
-        return tags

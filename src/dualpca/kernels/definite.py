@@ -20,13 +20,14 @@ SLIGHT = {"float64": 1e-5, "float32": 5e-3}
 BLOCK, STEPS = 8, 7
 
 
-def definite_by_name(model: Any) -> bool:
-    """Return whether the kernel of a model has no negative eigenvalue, whatever the rows."""
-    kernel = model.kernel if isinstance(model.kernel, str) else "a function"
+def definite_by_name(kernel: Any, degree: float, coef0: float, centered: bool) -> bool:
+    """Return whether a kernel has no negative eigenvalue, whatever the rows."""
+    if not isinstance(kernel, str):
+        return False
     if kernel in ("poly", "polynomial"):
-        return model.coef0 >= 0 and float(model.degree).is_integer()
+        return coef0 >= 0 and float(degree).is_integer()
     if kernel == "additive_chi2":  # minus a squared distance, which centring makes an inner product
-        return bool(model.center)
+        return centered
     return kernel in ("linear", "rbf", "laplacian", "cosine", "chi2")
 
 
@@ -70,27 +71,31 @@ def _eigenvalues(S: np.ndarray) -> np.ndarray:
 
 
 def check_definite(
-    model: Any, theta: np.ndarray, ends: Ends, noise: float = 0.0, *, by_size: bool = False
+    kernel: Any,
+    centered: bool,
+    theta: np.ndarray,
+    ends: Ends,
+    noise: float = 0.0,
+    *,
+    by_size: bool = False,
 ) -> None:
     """Refuse negative eigenvalues of K beside the eigenvalues ``theta`` of the components, or warn.
 
     They count as rounding up to SLIGHT times the largest and up to ``noise``. A kernel with a name is
-    refused if a component would be negative, as scikit-learn does. A matrix or a function of the user,
-    and a solver that finds eigenvalues ``by_size``, are refused also if a negative eigenvalue is as
-    large as a component. Otherwise a warning says that theta belongs to the nearest positive
-    semidefinite matrix.
+    refused if a component would be negative, as scikit-learn does; a matrix or a function of the user,
+    and a solver that finds eigenvalues ``by_size``, also if a negative eigenvalue is as large as a
+    component. Otherwise a warning says that theta belongs to the nearest positive semidefinite matrix.
     """
     slight = SLIGHT["float32" if theta.dtype == np.float32 else "float64"]
     limit = max(slight * ends.largest, noise)
     if -ends.least <= limit:
         return
-    by_name = isinstance(model.kernel, str) and model.kernel != "precomputed"
+    by_name = isinstance(kernel, str) and kernel != "precomputed"
     least = limit if by_name and not by_size else -ends.least
     sound = int((theta > least).sum())
-    matrix = "matrix" if model.center is None or model.center is False else "centred matrix"
     problem = (
-        f"kernel={model.kernel!r} is not positive semidefinite on this data: its {matrix} has the "
-        f"eigenvalue {ends.least:.3g}"
+        f"kernel={kernel!r} is not positive semidefinite on this data: its "
+        f"{'centred ' if centered else ''}matrix has the eigenvalue {ends.least:.3g}"
     )
     if -ends.of_components > limit or (least > limit and sound < len(theta)):
         last = float(theta[-1]) if theta[-1] > 0 else ends.of_components

@@ -24,45 +24,57 @@ from ..solvers.subspace import (
     leading_subspace,
     warn_above,
 )
-from .definite import check_definite, definite_by_name, ends_of_spectrum
+from .definite import check_definite, ends_of_spectrum
 
 #: The options of a run that only looks for negative eigenvalues.
 LOOK = {"solver": "auto", "formulation": None, "tol": 1e-2}
 
 
 def kernel_eigenpairs(
-    model: Any, rows: Operator, K: Operator, total: float, seed: int, equal: Callable[[], bool]
+    rows: Operator,
+    K: Operator,
+    total: float,
+    *,
+    n_components: Any,
+    kernel: Any,
+    definite: bool,
+    centered: bool,
+    solver: Any,
+    formulation: Any,
+    tol: float,
+    max_iter: int,
+    seed: int,
+    equal: Callable[[], bool],
 ) -> SubspaceResult:
     """Return Ritz pairs of ``X X^T`` on an orthonormal H, explicit whatever the formulation.
 
-    ``model`` holds the parameters of KernelPCA, ``rows`` is the centred and weighted X, K is X before
-    that, and ``total`` is the trace of ``X X^T``. ``equal`` tells whether all rows are the same if K
-    does not tell them apart.
+    ``rows`` is the centred and weighted X, K is X before that, and ``total`` is the trace of ``X X^T``.
+    ``equal`` tells whether all rows are the same if K does not tell them apart. The others are
+    parameters of KernelPCA, and whether the kernel is ``definite`` whatever the rows.
     """
-    N, n, eps = rows.shape[0], model.n_components, float(np.finfo(rows.dtype).eps)
+    N, n, eps = rows.shape[0], n_components, float(np.finfo(rows.dtype).eps)
     fraction = n is not None and not isinstance(n, Integral)
     s = min(int(n), N) if isinstance(n, Integral) else N
     energy = K.energy()
     rounding = 2 * eps * max(energy - total, 0.0) / np.sqrt(N)
-    named = definite_by_name(model)
-    direct = model.formulation is None and model.solver in ("auto", "lapack", "krylov")
+    direct = formulation is None and solver in ("auto", "lapack", "krylov")
 
     def check(theta: np.ndarray, V: np.ndarray, view: Operator, scale: float) -> float:
         """Return the largest magnitude of a negative eigenvalue; raise an error if it is too large."""
         ends = ends_of_spectrum(view.T, V, seed, scale)
-        check_definite(model, theta, ends, 10 * rounding, by_size=not direct)
+        check_definite(kernel, centered, theta, ends, 10 * rounding, by_size=not direct)
         return max(-ends.least, 0.0)
 
     # Centring is exact to this; rows that differ by less are one row.
     if total <= 100 * eps * energy:
         zeros = np.zeros(1 if fraction else s, dtype=rows.dtype)
         H = np.eye(N, len(zeros), dtype=rows.dtype)
-        if not named:
+        if not definite:
             check(zeros, H[:, :0], rows, 1.0)
         lost = not equal()
         ritz = Ritz(H, zeros, zeros + np.float32(lost))
         if lost:
-            _warn_of_rounding(model, ritz.residual, rows.dtype)
+            _warn_of_rounding(kernel, ritz, tol)
         certificate = Certificate.of_norms(zeros, zeros, ceiling=0.0)
         return SubspaceResult(ritz, certificate, steps=0, note="none")
     # Solvers square eigenvalues: a total far from 1 is brought near it, exactly by a power of 2.
@@ -70,7 +82,7 @@ def kernel_eigenpairs(
     if not 1e-9 < total < 1e9:
         scale = 1 / float(power_of_two(math.sqrt(total)))
         view = Weighted(rows, rows.asarray(np.full(N, scale)))
-    options = {name: getattr(model, name) for name in ("solver", "formulation", "tol", "max_iter")}
+    options = {"solver": solver, "formulation": formulation, "tol": tol, "max_iter": max_iter}
     options |= {"dense": False, "energy": total * scale**2, "seed": seed}
 
     def solve_with(**options: Any) -> SubspaceResult:
@@ -80,29 +92,29 @@ def kernel_eigenpairs(
                 result = growing_subspace(view.T, float(n) * total * scale**2, **options)
             else:
                 result = leading_subspace(view.T, s, **options)
+        ritz, count = result.ritz, result.ritz.theta.shape[0]
         theta, residuals = (
             (np.asarray(a, dtype=float) / scale**2).astype(rows.dtype)
-            for a in (result.ritz.theta, result.ritz.residuals)
+            for a in (ritz.theta, ritz.residuals)
         )
-        count = len(theta)
         if fraction:
             count = min(count, int((np.cumsum(theta, dtype=float) <= n * total).sum()) + 1)
-        return replace(result, ritz=Ritz(result.ritz.V, theta, residuals).leading(count))
+        return replace(result, ritz=Ritz(ritz.V, theta, residuals).leading(count))
 
     # First-order solvers find eigenvalues by their size, so that negative ones are looked for before.
-    look_first = not (direct or named)
+    look_first = not (direct or definite)
     result = solve_with(**{**options, **LOOK} if look_first else options)
-    negative = 0.0 if named else check(result.ritz.theta, result.ritz.V, view, scale)
+    negative = 0.0 if definite else check(result.ritz.theta, result.ritz.V, view, scale)
     if look_first:
         result = solve_with(**options)
     # The trace of K is less than its positive eigenvalues by the negative ones, known to a factor of 2.
     energy = result.certificate.energy + 2 * N * negative * scale**2
     result = replace(result, certificate=replace(result.certificate, energy=energy))
-    return _with_rounding(model, result, rounding, named)
+    return _with_rounding(result, rounding, kernel, definite, tol, max_iter)
 
 
 def _with_rounding(
-    model: Any, result: SubspaceResult, rounding: float, named: bool
+    result: SubspaceResult, rounding: float, kernel: Any, definite: bool, tol: float, max_iter: int
 ) -> SubspaceResult:
     """Return the result with the rounding of K in its residuals, and warn if these are above ``tol``.
 
@@ -112,33 +124,33 @@ def _with_rounding(
     ritz, eps = result.ritz, float(np.finfo(result.ritz.theta.dtype).eps)
     name = result.note.split()[0].rstrip(":")
     direct = name in ("lapack", "gram")
-    least = max(model.tol, DIRECT_ROUNDING * eps if direct else 0.0)
+    least = max(tol, DIRECT_ROUNDING * eps if direct else 0.0)
     size = norm(ritz.theta)
     lost = rounding * np.sqrt(len(ritz.theta)) / size if size > 0 else 0.0
     negative = norm(ritz.residuals[ritz.theta == 0])
     if lost > DIRECT_ROUNDING * eps:
         ritz = replace(ritz, residuals=np.hypot(ritz.residuals, rounding).astype(ritz.V.dtype))
         result = replace(result, ritz=ritz, certificate=result.certificate.at_least(lost**2))
-    if not named and negative > 1.01 * least * math.hypot(size, negative):
+    if not definite and negative > 1.01 * least * math.hypot(size, negative):
         warnings.warn(
-            f"{name} reached a residual of {ritz.residual:.1e}, above tol={model.tol:.1e}: "
-            f"kernel={model.kernel!r} has small negative eigenvalues on this data, which come out as "
+            f"{name} reached a residual of {ritz.residual:.1e}, above tol={tol:.1e}: "
+            f"kernel={kernel!r} has small negative eigenvalues on this data, which come out as "
             "zero; ask for fewer n_components, or raise tol",
             ConvergenceWarning,
             stacklevel=user_stacklevel(),
         )
     elif 10 * lost > ritz.residual > least:
-        _warn_of_rounding(model, ritz.residual, ritz.V.dtype)
+        _warn_of_rounding(kernel, ritz, tol)
     else:
-        warn_above(ritz.residual, least, name, None if direct else model.max_iter)
+        warn_above(ritz.residual, least, name, None if direct else max_iter)
     return result
 
 
-def _warn_of_rounding(model: Any, residual: float, dtype: Any) -> None:
+def _warn_of_rounding(kernel: Any, ritz: Ritz, tol: float) -> None:
     warnings.warn(
-        f"kernel={model.kernel!r} hardly differs between the rows of X, so that the rounding of {dtype} "
-        f"leaves a residual of {residual:.1e}, above tol={model.tol:.1e}; use other parameters, such as "
-        "a larger gamma, centre X, or give float64",
+        f"kernel={kernel!r} hardly differs between the rows of X, so that the rounding of "
+        f"{ritz.V.dtype} leaves a residual of {ritz.residual:.1e}, above tol={tol:.1e}; use other "
+        "parameters, such as a larger gamma, centre X, or give float64",
         ConvergenceWarning,
         stacklevel=user_stacklevel(),
     )

@@ -11,10 +11,18 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from array_api_compat import is_dask_array
 from scipy.special import chdtr
 
-from ..linalg import Array, fix_signs, host_sample, namespace, to_numpy
+from ..linalg import (
+    Array,
+    fix_signs,
+    host_sample,
+    is_single,
+    map_row_blocks,
+    namespace,
+    to_numpy,
+)
+from ..linalg import eps as machine_eps
 from ..operators import Centered, Operator
 from ..operators.block_ops import row_norms
 from ..operators.centering import Shifted
@@ -43,17 +51,12 @@ def coordinates(W: Array) -> np.ndarray:
     return to_numpy(getattr(W, "coefficients", W)).astype(float)
 
 
-def eps_of(X: Operator) -> float:
-    """Return the rounding of X's precision."""
-    return float(np.finfo("float32" if "float32" in str(X.dtype) else "float64").eps)
-
-
 def centered_at(X: Operator, center: np.ndarray, spread: float = 0.0) -> Operator:
     """Return ``X - 1 c^T``: implicit where that keeps the digits of rows of size ``spread``."""
     size2 = float(center @ center)
     if size2 == 0 and not X.implicit:
         return X
-    limit = 4.0 if "float32" in str(X.dtype) else 1e3
+    limit = 4.0 if is_single(X) else 1e3
     if isinstance(X, RowBlocked) and not X.sparse and size2 > limit * spread**2:
         return Shifted(X, center[:, None])
     return Centered(X, thin_factor(X, center[:, None]))
@@ -146,7 +149,7 @@ def row_distances(
     X: Operator, center: np.ndarray, V: np.ndarray, weights: Array | None, spread: float
 ) -> RowDistances:
     """Return the distances of all rows: one pass, or one product with a kernel."""
-    view, factor, eps = centered_at(X, center), thin_factor(X, V), eps_of(X)
+    view, factor, eps = centered_at(X, center), thin_factor(X, V), machine_eps(X)
     if X.implicit:
         scores = view @ factor
         orthogonal = orthogonal_distance(view.row_norms(), scores, X.row_norms())
@@ -242,17 +245,13 @@ def robust_components(rows: RowDistances, q: float, fixed: bool) -> RobustCompon
     location, covariance = robust_scatter(scores[good], mass, fixed)
     variances, P = np.linalg.eigh(covariance)
     V = rows.V @ P[:, ::-1]
+    score_distances = map_row_blocks(
+        rows.scores, lambda T: np.sqrt(squared_distances(to_numpy(T), location, covariance))
+    )
     return RobustComponents(
         V * fix_signs(V)[None, :],
         np.clip(variances[::-1], 0.0, None),
         rows.center + rows.V @ location,
         float(np.average(orthogonal[good] ** 2, weights=mass)),
-        _score_distances(rows.scores, location, covariance),
+        score_distances,
     )
-
-
-def _score_distances(scores: Array, location: np.ndarray, covariance: np.ndarray) -> Array:
-    if is_dask_array(scores):
-        blocks: Any = scores.map_blocks  # type: ignore[union-attr]
-        return blocks(lambda T: _score_distances(T, location, covariance), dtype=float, drop_axis=1)
-    return np.sqrt(squared_distances(to_numpy(scores), location, covariance))

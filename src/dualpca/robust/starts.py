@@ -6,7 +6,6 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -15,12 +14,12 @@ from numpy.random import Generator
 from sklearn.exceptions import ConvergenceWarning
 
 from ..linalg import Array, eigh, host_sample, orthonormalize, sampled_rows, to_numpy
+from ..linalg import eps as machine_eps
 from ..operators import Centered, Matrix, Operator, Weighted
 from ..operators.energy import check_energy
-from ..operators.row_blocks import RowBlocked
 from ..solvers.subspace import principal_axes
 from .center import fixed_center
-from .distances import eps_of, thin_factor
+from .distances import thin_factor
 from .scale import SAMPLE_ROWS, half, least_outlying, spatial_median, typical_size
 
 #: The sample has at most this many rows and numbers; in feature space, where the kernel matrix of the
@@ -51,21 +50,11 @@ SHARE, MOST = 0.8, 10
 
 
 @dataclass(frozen=True)
-class KernelAccess:
-    """What a sample of a kernel needs: ``between(rows)`` returns the kernels between rows, and
-    ``check_spectrum(values, s)`` refuses negative eigenvalues too large for s components, if any can be.
-    """
-
-    between: Callable[[np.ndarray], np.ndarray]
-    check_spectrum: Callable[[np.ndarray, int], None] | None = None
-
-
-@dataclass(frozen=True)
 class Sample:
     """Coordinates of some rows about an origin, and those of the centre if it is fixed.
 
     In feature space they belong to an orthonormal basis, given by its coefficients in the rows
-    ``chosen``. ``check(s)`` refuses a kernel that has not s components.
+    ``chosen``, and the kernel matrix of these has the eigenvalues ``spectrum``.
     """
 
     rows: Matrix
@@ -74,7 +63,7 @@ class Sample:
     relative_center: np.ndarray | None
     chosen: np.ndarray
     basis: np.ndarray | None = None
-    check: Callable[[int], None] = lambda s: None
+    spectrum: np.ndarray | None = None
 
     def vectors(self, coordinates: np.ndarray) -> np.ndarray:
         """Return the coordinates that these vectors have for X."""
@@ -86,17 +75,8 @@ class Sample:
         return A - np.outer(self.origin, B.sum(axis=0))
 
 
-def take_sample(
-    X: Operator,
-    center: Any,
-    weights: Array | None,
-    rng: Generator,
-    kernel: KernelAccess | None = None,
-) -> Sample:
+def take_sample(X: Any, center: Any, weights: Array | None, rng: Generator) -> Sample:
     """Draw rows, each as often as its weight says; dense ones are centred at their median."""
-    if kernel is not None:
-        return _sample_of_kernel(X, center, weights, rng, kernel)
-    assert isinstance(X, RowBlocked)
     N, d = X.shape
     most = max(100, min(ROWS, ENTRIES // max(d, 1)))
     if weights is None:
@@ -116,12 +96,19 @@ def take_sample(
     return Sample(rows, origin, fixed, None if fixed is None else fixed - origin, chosen)
 
 
-def _sample_of_kernel(
-    K: Operator, center: Any, weights: np.ndarray | None, rng: Generator, kernel: KernelAccess
+def take_kernel_sample(
+    K: Operator,
+    center: Any,
+    weights: np.ndarray | None,
+    rng: Generator,
+    between: Callable[[np.ndarray], np.ndarray],
+    check_spectrum: Callable[[np.ndarray, int], None] | None = None,
 ) -> Sample:
     """Draw rows and return them in an orthonormal basis of their span, about the fixed centre.
 
     Starts depend on inner products alone, so that they are the same as on the rows themselves.
+    ``between(chosen)`` returns the kernels between rows, and ``check_spectrum(values, s)`` refuses
+    negative eigenvalues too large for s components, where the kernel may have any.
     """
     mass = np.ones(K.shape[0]) if weights is None else weights
     positive = mass[mass > 0]
@@ -133,14 +120,13 @@ def _sample_of_kernel(
     fixed = fixed_center(center, K, weights)
     origin = np.bincount(chosen, minlength=len(mass)) / len(chosen) if fixed is None else fixed
     image = np.asarray(thin_factor(K, origin[:, None]).image, dtype=float)[:, 0]
-    S, eps = np.asarray(kernel.between(chosen), dtype=float), eps_of(K)
+    S, eps = np.asarray(between(chosen), dtype=float), machine_eps(K)
     rounding = 100 * eps * float(np.abs(np.diagonal(S)).max())
     S = S - image[chosen] - image[chosen][:, None] + float(image @ origin)
-    check = Sample.check
-    if kernel.check_spectrum is not None:
-        check = partial(kernel.check_spectrum, _spectrum(S, rounding, K.dtype))
+    spectrum = None if check_spectrum is None else _spectrum(S, rounding, K.dtype)
     if np.diagonal(S).max() <= rounding:
-        check(1)
+        if check_spectrum and spectrum is not None:
+            check_spectrum(spectrum, 1)
         raise ValueError(
             "the rows of X are all equal in feature space, so that there is no subspace to fit; check X "
             "and the parameters of the kernel, such as gamma"
@@ -153,7 +139,7 @@ def _sample_of_kernel(
     U, root = U[:, positive], np.sqrt(values[positive])
     relative = None if fixed is None else np.zeros(len(root))
     rows, basis = Matrix(norms * U * root), U / root / norms
-    return Sample(rows, origin, fixed, relative, chosen, basis, check)
+    return Sample(rows, origin, fixed, relative, chosen, basis, spectrum)
 
 
 def _spectrum(S: np.ndarray, rounding: float, dtype: Any) -> np.ndarray:
