@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from types import MethodType
 from typing import Any
@@ -60,6 +61,7 @@ class needs_inverse:  # noqa: N801
         return self.method if model is None else MethodType(self.method, model)
 
 
+@dataclass(eq=False, repr=False)
 class KernelPCA(KernelMixin, BaseEstimator):
     """Kernel principal component analysis through the dual, which needs only K.
 
@@ -144,54 +146,29 @@ class KernelPCA(KernelMixin, BaseEstimator):
         "alpha": [Interval(Real, 0, None, closed="left")],
     }
 
-    def __init__(
-        self,
-        n_components: int | float | None = None,
-        *,
-        kernel: Any = "linear",
-        gamma: Any = None,
-        degree: float = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        center: bool = True,
-        approximation: str | None = None,
-        n_landmarks: int = 500,
-        landmarks: Any = "uniform",
-        n_random_features: int = 1000,
-        solver: Any = "auto",
-        formulation: Any = None,
-        tol: float = 1e-4,
-        max_iter: int = 1000,
-        random_state: Any = None,
-        remove_zero_eig: bool = False,
-        fit_inverse_transform: bool = False,
-        inverse: str = "ridge",
-        alpha: float = 1.0,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.center = center
-        self.approximation = approximation
-        self.n_landmarks = n_landmarks
-        self.landmarks = landmarks
-        self.n_random_features = n_random_features
-        self.solver = solver
-        self.formulation = formulation
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.remove_zero_eig = remove_zero_eig
-        self.fit_inverse_transform = fit_inverse_transform
-        self.inverse = inverse
-        self.alpha = alpha
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    n_components: int | float | None = None
+    _: KW_ONLY
+    kernel: Any = "linear"
+    gamma: Any = None
+    degree: float = 3
+    coef0: float = 1
+    kernel_params: dict[str, Any] | None = None
+    center: bool = True
+    approximation: str | None = None
+    n_landmarks: int = 500
+    landmarks: Any = "uniform"
+    n_random_features: int = 1000
+    solver: Any = "auto"
+    formulation: Any = None
+    tol: float = 1e-4
+    max_iter: int = 1000
+    random_state: Any = None
+    remove_zero_eig: bool = False
+    fit_inverse_transform: bool = False
+    inverse: str = "ridge"
+    alpha: float = 1.0
+    n_jobs: int | None = None
+    verbose: int = 0
 
     def _fit(self, X: Any, sample_weight: Any) -> Any:
         X = self._kernel_rows(X, reset=True, rows=1 if self.approximation is None else 2)

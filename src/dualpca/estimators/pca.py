@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import Any
 
@@ -34,6 +35,7 @@ from ._scores import CovarianceMixin
 __all__ = ["PCA"]
 
 
+@dataclass(eq=False, repr=False)
 class PCA(CovarianceMixin, BaseEstimator):
     """Principal component analysis at the accuracy that was asked for.
 
@@ -113,28 +115,16 @@ class PCA(CovarianceMixin, BaseEstimator):
         **ITERATION_CONSTRAINTS,
     }
 
-    def __init__(
-        self,
-        n_components: int | float | str | None = None,
-        *,
-        whiten: bool = False,
-        center: bool = True,
-        solver: Any = "auto",
-        formulation: Any = None,
-        tol: float = 1e-4,
-        max_iter: int = 1000,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.whiten = whiten
-        self.center = center
-        self.solver = solver
-        self.formulation = formulation
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.verbose = verbose
+    n_components: int | float | str | None = None
+    _: KW_ONLY
+    whiten: bool = False
+    center: bool = True
+    solver: Any = "auto"
+    formulation: Any = None
+    tol: float = 1e-4
+    max_iter: int = 1000
+    random_state: Any = None
+    verbose: int = 0
 
     def _fit(self, X: Any, sample_weight: Any) -> Any:
         X, data = self._decompose(X, sample_weight)

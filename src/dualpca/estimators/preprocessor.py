@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,7 @@ class _Transform:
         return self.fit(X, y).transform(X)  # type: ignore[attr-defined]
 
 
+@dataclass(eq=False, repr=False)
 class Preprocessor(_Transform, SaveMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Fill missing cells and bring columns to one scale, before PCA.
 
@@ -131,9 +133,8 @@ class Preprocessor(_Transform, SaveMixin, OneToOneFeatureMixin, TransformerMixin
         "missing": [StrOptions({"refuse", "impute"})],
     }
 
-    def __init__(self, scaling: str = "none", missing: str = "refuse") -> None:
-        self.scaling = scaling
-        self.missing = missing
+    scaling: str = "none"
+    missing: str = "refuse"
 
     def fit(self, X: Any, y: Any = None) -> Preprocessor:
         """Learn medians, centres and scales.

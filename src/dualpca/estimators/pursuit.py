@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any
 
@@ -27,6 +28,7 @@ from ._fit_context import FitContext, reports_progress
 __all__ = ["PrincipalComponentPursuit"]
 
 
+@dataclass(eq=False, repr=False)
 class PrincipalComponentPursuit(
     FitContext, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
@@ -99,22 +101,13 @@ class PrincipalComponentPursuit(
         **ITERATION_CONSTRAINTS,
     }
 
-    def __init__(
-        self,
-        *,
-        lam: float | None = None,
-        mu: float | None = None,
-        tol: float = 1e-7,
-        max_iter: int = 1000,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.lam = lam
-        self.mu = mu
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.verbose = verbose
+    _: KW_ONLY
+    lam: float | None = None
+    mu: float | None = None
+    tol: float = 1e-7
+    max_iter: int = 1000
+    random_state: Any = None
+    verbose: int = 0
 
     @reports_progress
     def fit(self, X: Any, y: Any = None) -> PrincipalComponentPursuit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ TAKEN = (
 )
 
 
+@dataclass(eq=False, repr=False)
 class RobustKernelPCA(KernelMixin, OutlierScoresMixin, BaseEstimator):
     """Kernel PCA that bad rows do not move, and that flags them.
 
@@ -83,58 +85,31 @@ class RobustKernelPCA(KernelMixin, OutlierScoresMixin, BaseEstimator):
         "solver": [StrOptions({"auto", "anderson", "dca"}), callable],
     }
 
-    def __init__(
-        self,
-        n_components: int | float | str | None = "auto",
-        *,
-        kernel: Any = "rbf",
-        gamma: Any = "median",
-        degree: float = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        approximation: str | None = None,
-        n_landmarks: int = 500,
-        landmarks: Any = "uniform",
-        n_random_features: int = 1000,
-        loss: Any = "geman_mcclure",
-        normalize: bool = True,
-        center: str | None = "joint",
-        init: Any = "auto",
-        refit: bool = True,
-        solver: Any = "auto",
-        quantile: float = 0.999,
-        flag: str = "orthogonal",
-        contamination: Any = "auto",
-        tol: float = 1e-3,
-        max_iter: int = 300,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.approximation = approximation
-        self.n_landmarks = n_landmarks
-        self.landmarks = landmarks
-        self.n_random_features = n_random_features
-        self.loss = loss
-        self.normalize = normalize
-        self.center = center
-        self.init = init
-        self.refit = refit
-        self.solver = solver
-        self.quantile = quantile
-        self.flag = flag
-        self.contamination = contamination
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    n_components: int | float | str | None = "auto"
+    _: KW_ONLY
+    kernel: Any = "rbf"
+    gamma: Any = "median"
+    degree: float = 3
+    coef0: float = 1
+    kernel_params: dict[str, Any] | None = None
+    approximation: str | None = None
+    n_landmarks: int = 500
+    landmarks: Any = "uniform"
+    n_random_features: int = 1000
+    loss: Any = "geman_mcclure"
+    normalize: bool = True
+    center: str | None = "joint"
+    init: Any = "auto"
+    refit: bool = True
+    solver: Any = "auto"
+    quantile: float = 0.999
+    flag: str = "orthogonal"
+    contamination: Any = "auto"
+    tol: float = 1e-3
+    max_iter: int = 300
+    random_state: Any = None
+    n_jobs: int | None = None
+    verbose: int = 0
 
     def _fit(self, X: Any, sample_weight: Any) -> Any:
         X = self._kernel_rows(X, reset=True, rows=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from ._scores import CovarianceMixin
 __all__ = ["RobustPCA"]
 
 
+@dataclass(eq=False, repr=False)
 class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
     """PCA that bad rows do not move, and that flags them.
 
@@ -132,38 +134,21 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         "solver": [StrOptions({"auto", "anderson", "dca", "irls", "dual"}), callable],
     }
 
-    def __init__(
-        self,
-        n_components: int | float | str | None = "auto",
-        *,
-        loss: Any = "geman_mcclure",
-        normalize: bool = True,
-        center: Any = "joint",
-        init: Any = "auto",
-        refit: bool = True,
-        solver: Any = "auto",
-        quantile: float = 0.999,
-        flag: str = "orthogonal",
-        contamination: Any = "auto",
-        tol: float = 1e-3,
-        max_iter: int = 300,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.loss = loss
-        self.normalize = normalize
-        self.center = center
-        self.init = init
-        self.refit = refit
-        self.solver = solver
-        self.quantile = quantile
-        self.flag = flag
-        self.contamination = contamination
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.verbose = verbose
+    n_components: int | float | str | None = "auto"
+    _: KW_ONLY
+    loss: Any = "geman_mcclure"
+    normalize: bool = True
+    center: Any = "joint"
+    init: Any = "auto"
+    refit: bool = True
+    solver: Any = "auto"
+    quantile: float = 0.999
+    flag: str = "orthogonal"
+    contamination: Any = "auto"
+    tol: float = 1e-3
+    max_iter: int = 300
+    random_state: Any = None
+    verbose: int = 0
 
     @property
     def _is_centered(self) -> bool:

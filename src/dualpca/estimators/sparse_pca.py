@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from typing import Any
 
@@ -36,6 +37,7 @@ from ._scores import ScoresMixin
 __all__ = ["SparsePCA"]
 
 
+@dataclass(eq=False, repr=False)
 class SparsePCA(ScoresMixin, BaseEstimator):
     """Principal component analysis whose components use few features each.
 
@@ -140,36 +142,20 @@ class SparsePCA(ScoresMixin, BaseEstimator):
         **ITERATION_CONSTRAINTS,
     }
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        n_nonzero: Any = 0.25,
-        method: str = "deflation",
-        deflation: str = "projection",
-        penalty: str = "cardinality",
-        alpha: float = 0.1,
-        positive: bool = False,
-        center: bool = True,
-        n_starts: int | None = None,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.n_nonzero = n_nonzero
-        self.method = method
-        self.deflation = deflation
-        self.penalty = penalty
-        self.alpha = alpha
-        self.positive = positive
-        self.center = center
-        self.n_starts = n_starts
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.verbose = verbose
+    n_components: int | None = None
+    _: KW_ONLY
+    n_nonzero: Any = 0.25
+    method: str = "deflation"
+    deflation: str = "projection"
+    penalty: str = "cardinality"
+    alpha: float = 0.1
+    positive: bool = False
+    center: bool = True
+    n_starts: int | None = None
+    tol: float = 1e-3
+    max_iter: int = 1000
+    random_state: Any = None
+    verbose: int = 0
 
     def _fit(self, X: Any, sample_weight: Any) -> Any:
         return self._fit_path([self], X, sample_weight)
