@@ -34,7 +34,8 @@ from ..kernels.pairwise import (
 from ..linalg import Array, to_numpy
 from ..operators import Kernel, Operator, Selected, as_operator, is_streamed
 from ..operators.centering import shifted
-from ._base import check_energy, checked_weights, seed, validated
+from ..operators.energy import check_energy
+from ._base import checked_weights, seed, validated
 from ._fit_context import FitContext
 
 #: Up to this many bytes K is held in memory; beyond it, its blocks are computed in each pass.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import fields
 from numbers import Integral, Real
 from typing import Any
@@ -12,12 +13,11 @@ from sklearn.base import OutlierMixin
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.metaestimators import available_if
 
-from ..linalg import Array, namespace
+from ..linalg import Array, eps, host_sample, namespace
 from ..losses import LOSSES, Loss
 from ..operators import Operator
 from ..robust.distances import RowDistances
 from ..robust.fit import RobustFit, RobustOptions
-from ..robust.flags import flag_rows, normality
 from ..robust.scale import chi2_quantile
 from ..solvers.subspace import warn_above
 from ._base import ITERATION_CONSTRAINTS
@@ -64,19 +64,21 @@ class OutlierScoresMixin(OutlierMixin):
 
     tol: float
     max_iter: int
+    quantile: float
+    flag: str
+    contamination: Any
     flags_by_: str
     limits_: tuple[float, float]
 
-    @abstractmethod
-    def _checked(self, X: Any, method: str) -> Any:
-        """Return X as the method may use it."""
+    #: returns new rows validated, by the name of the method that they are for
+    _checked: Callable[..., Any]
 
     @abstractmethod
     def _distances(self, X: Any) -> tuple[Array, Array]:
-        """Return score and orthogonal distances."""
+        """Return score and orthogonal distances of validated rows."""
 
     def _check_new_rows(self) -> None:
-        """Raise where nothing can be said of new rows."""
+        """Raise an error where nothing can be said of new rows."""
 
     def distances(self, X: Any) -> tuple[Array, Array]:
         """Return the two distances of the outlier map.
@@ -95,18 +97,11 @@ class OutlierScoresMixin(OutlierMixin):
         return self._distances(self._checked(X, "distances"))
 
     def normality(self, score_distances: Array, orthogonal_distances: Array) -> Array:
-        """Return ``score_samples`` of rows with these distances.
-
-        Parameters
-        ----------
-        score_distances, orthogonal_distances : arrays of shape (n_samples,)
-
-        Returns
-        -------
-        scores : array of shape (n_samples,)
-            Rows below ``offset_`` are outliers.
-        """
-        return normality(score_distances, orthogonal_distances, self.flags_by_, self.limits_)
+        """Return ``score_samples`` of rows with these two distances, arrays of shape (n_samples,)."""
+        if self.flags_by_ == "both":
+            a, b = score_distances / self.limits_[0], orthogonal_distances / self.limits_[1]
+            return -namespace(a).where(a > b, a, b)
+        return -(orthogonal_distances if self.flags_by_ == "orthogonal" else score_distances)
 
     @available_if(_measures_new_rows)
     def score_samples(self, X: Any) -> Array:
@@ -117,42 +112,26 @@ class OutlierScoresMixin(OutlierMixin):
 
         Parameters
         ----------
-        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
+        X : rows, as in :meth:`distances`
 
         Returns
         -------
         scores : array of shape (n_samples,)
         """
-        return self.normality(*self._distances(self._checked(X, "score_samples")))
+        return self._normality(X, "score_samples")
+
+    def _normality(self, X: Any, method: str) -> Array:
+        return self.normality(*self._distances(self._checked(X, method)))
 
     @available_if(_measures_new_rows)
     def decision_function(self, X: Any) -> Array:
-        """Return ``score_samples(X) - offset_``, which is negative for outliers.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
-
-        Returns
-        -------
-        decision : array of shape (n_samples,)
-        """
-        X = self._checked(X, "decision_function")
-        return self.normality(*self._distances(X)) - self.offset_
+        """Return ``score_samples(X) - offset_`` of shape (n_samples,), which is negative for outliers."""
+        return self._normality(X, "decision_function") - self.offset_
 
     @available_if(_measures_new_rows)
     def predict(self, X: Any) -> Array:
-        """Return +1 for good rows, -1 for outliers.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
-
-        Returns
-        -------
-        labels : integer array of shape (n_samples,)
-        """
-        scores = self.normality(*self._distances(self._checked(X, "predict")))
+        """Return +1 for each good row of X and -1 for each outlier, integers of shape (n_samples,)."""
+        scores = self._normality(X, "predict")
         xp = namespace(scores)
         return 1 - 2 * xp.astype(scores < self.offset_, xp.int64)
 
@@ -177,7 +156,16 @@ class OutlierScoresMixin(OutlierMixin):
         self, rows: RowDistances, score: Array, orthogonal: Array, counted: Any = None
     ) -> None:
         """Set the distances of the training rows, their limits, and the rows that are flagged."""
-        flags = flag_rows(rows, score, orthogonal, self._options(), counted)
-        self.flags_by_, self.limits_, self.offset_ = flags
+        q = self.quantile
+        limits = self.limits_ = chi2_quantile(q, self.n_components_) ** 0.5, rows.cutoff(q)
+        self.flags_by_ = "score" if rows.flat else self.flag
         self.score_distances_, self.orthogonal_distances_ = score, orthogonal
-        self.outliers_ = self.normality(score, orthogonal) < self.offset_
+        scores = self.normality(score, orthogonal)
+        if self.contamination == "auto":
+            self.offset_ = -{"score": limits[0], "orthogonal": limits[1]}.get(self.flags_by_, 1.0)
+        else:
+            sample = host_sample(scores) if counted is None else host_sample(scores)[counted]
+            offset = float(np.percentile(sample, 100.0 * self.contamination))
+            # Where that is the score of a row, rounding must not decide on its flag.
+            self.offset_ = offset - eps(sample) ** 0.5 * abs(offset)
+        self.outliers_ = scores < self.offset_

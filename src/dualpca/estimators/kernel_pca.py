@@ -44,10 +44,7 @@ RIDGE_ROWS = 5000
 
 
 class needs_inverse:  # noqa: N801
-    """A method of models with ``fit_inverse_transform=True``; others raise an error with the remedy.
-
-    NotFittedError, which scikit-learn raises too, is an AttributeError: ``hasattr`` says no.
-    """
+    """A method of models with ``fit_inverse_transform=True``; of others ``hasattr`` is false."""
 
     def __init__(self, method: Callable[..., Any]) -> None:
         self.method, self.__doc__ = method, method.__doc__
@@ -80,7 +77,7 @@ class KernelPCA(KernelMixin, BaseEstimator):
         Parameters of the kernels that have them.
     kernel_params : dict, optional
     center : bool
-        Centre in feature space.
+        Whether to centre in feature space.
     approximation : {"nystroem", "rff", "orf"} or None
         None works with K itself, "nystroem" with kernels of landmarks, "rff" and "orf" with random
         and orthogonal random Fourier features; docs/kernel.md tells which for what.
@@ -95,12 +92,12 @@ class KernelPCA(KernelMixin, BaseEstimator):
     tol, max_iter, random_state, verbose
         As in :class:`dualpca.PCA`; the residual is that of the centred K.
     remove_zero_eig : bool
-        Drop components with eigenvalue zero also if ``n_components`` is given; one always stays.
+        Whether to drop components with eigenvalue zero also if ``n_components`` is given.
     fit_inverse_transform : bool
         Whether there is a way back from scores to rows.
     inverse : {"ridge", "fixed_point"}
-        By kernel ridge regression on the scores, with the ridge ``alpha``, or by the fixed-point
-        iteration of the RBF kernel.
+        Kernel ridge regression on the scores, with the ridge ``alpha``, or the fixed-point iteration
+        of the RBF kernel.
     alpha : float
     n_jobs : int or None
         Threads of the kernel function.
@@ -215,11 +212,11 @@ class KernelPCA(KernelMixin, BaseEstimator):
         root = np.sqrt(weight)
         rows = rows if weights is None else Weighted(rows, root)
         total = rows.energy()
-        names = ("n_components", "kernel", "solver", "formulation", "tol", "max_iter")
-        options = {name: getattr(self, name) for name in names}
+        names = ("solver", "formulation", "tol", "max_iter")
+        options: dict[str, Any] = {name: getattr(self, name) for name in names}
         options |= {"definite": self._is_definite, "centered": self.center}
         options |= {"seed": seed(self.random_state), "equal": lambda: all_equal(X[counted])}
-        result = kernel_eigenpairs(rows, K, total, **options)
+        result = kernel_eigenpairs(rows, K, total, self.n_components, self.kernel, **options)
         ritz = result.ritz
         theta = np.where(nonzero(ritz.theta), ritz.theta, 0)
         ratio, n = theta / total if total > 0 else theta, len(theta)

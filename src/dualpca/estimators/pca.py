@@ -8,6 +8,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 
@@ -15,7 +16,8 @@ from ..linalg import Array, namespace
 from ..linear.decomposition import Decomposition
 from ..linear.incremental import Sums, merge_batch, sums_of
 from ..linear.likelihood import log_likelihood
-from ..operators import as_operator
+from ..operators import Operator, as_operator
+from ..operators.energy import check_energy
 from ..progress import convergence
 from ..solvers.spectral import SPECTRAL
 from ..solvers.subspace import ITERATIVE, growing_subspace, leading_subspace
@@ -23,9 +25,7 @@ from ._base import (
     ITERATION_CONSTRAINTS,
     centered_rows,
     check_components,
-    check_energy,
     check_same_kind,
-    is_dense_in_memory,
     seed,
     validated,
 )
@@ -164,9 +164,8 @@ class PCA(CovarianceMixin, BaseEstimator):
         largest = clone(self).set_params(n_components=max(sizes))
         data = largest._decompose(X, sample_weight)[1]
         steps = convergence(data.passes, data.result.ritz.residual)
-        seen = {name: value for name, value in vars(largest).items() if name.endswith("_in_")}
         for model in models:
-            vars(model).update(seen)
+            vars(model).update({k: v for k, v in vars(largest).items() if k.endswith("_in_")})
             model._set(data)
             model.convergence_ = [*steps[:-1], (data.passes, model.residual_)]
         return models
@@ -229,17 +228,7 @@ class PCA(CovarianceMixin, BaseEstimator):
         return log_likelihood(operator, self.mean_, *self._gaussian())
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Return the mean log-likelihood of the rows.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-        y : ignored
-
-        Returns
-        -------
-        log_likelihood : float
-        """
+        """Return the mean of :meth:`score_samples` of the rows; y is ignored."""
         values = self.score_samples(X)
         return float(namespace(values).mean(values))
 
@@ -248,7 +237,7 @@ class PCA(CovarianceMixin, BaseEstimator):
         if self.solver == "lapack" and isinstance(X, np.memmap):
             X = np.array(X)  # a full SVD holds the data in memory in any case
         X = validated(self, X, reset=True, rows=2)
-        operator, dense = as_operator(X), is_dense_in_memory(X)
+        operator, dense = as_operator(X), not (sp.issparse(X) or isinstance(X, Operator))
         with operator.blas_limited() if dense else nullcontext():
             s = self._to_compute(*operator.shape)
             Xc, mean, mass = centered_rows(operator, sample_weight, self.center)

@@ -14,8 +14,7 @@ from ..linalg import Array
 from ..progress import convergence, phase
 from ..robust.distances import RowDistances, orthogonal_distance
 from ..robust.fit import fit_robust
-from ..robust.flags import warn_of_doubt
-from ..robust.starts import STARTS
+from ..robust.starts import STARTS, warn_of_doubt
 from ._kernels import KERNEL_CONSTRAINTS, KernelMixin
 from ._outliers import MAP, ROBUST_CONSTRAINTS, OutlierScoresMixin, score_distances
 from .robust_pca import RobustPCA
@@ -192,17 +191,9 @@ class RobustKernelPCA(KernelMixin, OutlierScoresMixin, BaseEstimator):
         warn_of_doubt(self.outliers_, self.contamination, fit.start)
 
     def fit_predict(self, X: Any, y: Any = None, **params: Any) -> Array:
-        """Return +1 for good training rows, -1 for outliers; also for a precomputed kernel.
+        """Fit the model to X, with the ``params`` of :meth:`fit`, and return +1 or -1 for each row.
 
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features), or the kernel matrix
-        y : ignored
-        **params : passed to ``fit``
-
-        Returns
-        -------
-        labels : integer array of shape (n_samples,)
+        Outliers have -1. This method is there for a precomputed kernel too, unlike :meth:`predict`.
         """
         return 1 - 2 * self.fit(X, **params).outliers_.astype(np.int64)
 

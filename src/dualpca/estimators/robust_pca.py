@@ -16,8 +16,7 @@ from ..progress import convergence
 from ..robust.center import CENTERS
 from ..robust.distances import scores_and_distances
 from ..robust.fit import fit_robust
-from ..robust.flags import warn_of_doubt
-from ..robust.starts import STARTS, scree, take_sample
+from ..robust.starts import STARTS, scree, take_sample, warn_of_doubt
 from ._base import checked_weights, seed, shifted, validated
 from ._outliers import ROBUST_CONSTRAINTS, OutlierScoresMixin, score_distances
 from ._scores import CovarianceMixin

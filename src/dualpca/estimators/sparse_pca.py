@@ -14,6 +14,7 @@ from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 
 from ..linalg import Array, fix_signs, namespace, to_numpy
 from ..operators import Operator, as_operator
+from ..operators.energy import check_energy
 from ..progress import convergence
 from ..solvers.base import TINY
 from ..solvers.solve import user_stacklevel
@@ -25,7 +26,6 @@ from ._base import (
     ITERATION_CONSTRAINTS,
     centered_rows,
     check_components,
-    check_energy,
     nonzeros,
     seed,
     shifted,
@@ -68,9 +68,9 @@ class SparsePCA(ScoresMixin, BaseEstimator):
     center : bool
         Whether to subtract the mean of each feature.
     n_starts : int or None
-        The number of starts, of which the best result is kept: leading eigenvectors, single features
-        and random vectors for each component by deflation, else principal axes and random rotations of
-        these. None is 8 by deflation, where starts share the work, else 1.
+        The number of starts, of which the best is kept: by deflation, for each component, leading
+        eigenvectors, single features and random vectors (None is 8); else principal axes and random
+        rotations of these (None is 1).
     tol : float
         Stop when a step turns a component by at most this angle. With deflation and
         ``penalty="cardinality"`` components are then fixed points to rounding.
@@ -100,7 +100,7 @@ class SparsePCA(ScoresMixin, BaseEstimator):
         Steps from the best start in the last round, and passes over the data after validation,
         including those for the models before it in a path.
     convergence_ : list of (int, float)
-        Steps so far, of all starts and components, and the length of each.
+        The number of each step, over all starts and components, and its length.
 
     Notes
     -----
@@ -184,13 +184,13 @@ class SparsePCA(ScoresMixin, BaseEstimator):
         models = [clone(self).set_params(n_nonzero=k) for k in n_nonzero]
         if not models:
             raise ValueError("n_nonzero=[] is empty; give at least one number of nonzeros")
+        for model in models:
+            model._validate_params()
         self._fit_path(models, X, sample_weight)
         return models
 
     def _fit_path(self, models: list[SparsePCA], X: Any, sample_weight: Any) -> Any:
         """Fit the models one after the other; return the validated X."""
-        for model in models:
-            model._validate_params()
         bounded = self.penalty == "cardinality"
         if self.method == "reconstruction" and not bounded:
             raise ValueError(
@@ -253,7 +253,7 @@ class SparsePCA(ScoresMixin, BaseEstimator):
         return operator @ xp.linalg.pinv(self.components_)
 
     def score_map(self) -> tuple[np.ndarray | None, np.ndarray, np.ndarray | None]:
-        """As in :class:`PCA`; the weights are the pseudo-inverse of the loadings."""
+        """Return what PCA's does; the weights are the pseudo-inverse of the loadings."""
         origin, _, offset = super().score_map()
         return origin, np.linalg.pinv(to_numpy(self.components_).astype(float)), offset
 

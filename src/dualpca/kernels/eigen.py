@@ -34,34 +34,30 @@ def kernel_eigenpairs(
     rows: Operator,
     K: Operator,
     total: float,
-    *,
-    n_components: Any,
+    n: Any,
     kernel: Any,
+    *,
     definite: bool,
     centered: bool,
-    solver: Any,
-    formulation: Any,
-    tol: float,
-    max_iter: int,
-    seed: int,
     equal: Callable[[], bool],
+    **options: Any,
 ) -> SubspaceResult:
     """Return Ritz pairs of ``X X^T`` on an orthonormal H, explicit whatever the formulation.
 
-    ``rows`` is the centred and weighted X, K is X before that, and ``total`` is the trace of ``X X^T``.
-    ``equal`` tells whether all rows are the same if K does not tell them apart. The others are
-    parameters of KernelPCA, and whether the kernel is ``definite`` whatever the rows.
+    ``rows`` is the centred and weighted X, K is X before that, ``total`` is the trace of ``X X^T``, and n
+    is ``n_components``. The ``kernel`` is ``definite`` if it has no negative eigenvalue whatever the
+    rows; ``equal`` tells whether all rows are the same if K does not tell them apart.
     """
-    N, n, eps = rows.shape[0], n_components, float(np.finfo(rows.dtype).eps)
+    N, eps, tol = rows.shape[0], float(np.finfo(rows.dtype).eps), options["tol"]
     fraction = n is not None and not isinstance(n, Integral)
     s = min(int(n), N) if isinstance(n, Integral) else N
     energy = K.energy()
     rounding = 2 * eps * max(energy - total, 0.0) / np.sqrt(N)
-    direct = formulation is None and solver in ("auto", "lapack", "krylov")
+    direct = options["formulation"] is None and options["solver"] in ("auto", "lapack", "krylov")
 
     def check(theta: np.ndarray, V: np.ndarray, view: Operator, scale: float) -> float:
         """Return the largest magnitude of a negative eigenvalue; raise an error if it is too large."""
-        ends = ends_of_spectrum(view.T, V, seed, scale)
+        ends = ends_of_spectrum(view.T, V, options["seed"], scale)
         check_definite(kernel, centered, theta, ends, 10 * rounding, by_size=not direct)
         return max(-ends.least, 0.0)
 
@@ -82,8 +78,7 @@ def kernel_eigenpairs(
     if not 1e-9 < total < 1e9:
         scale = 1 / float(power_of_two(math.sqrt(total)))
         view = Weighted(rows, rows.asarray(np.full(N, scale)))
-    options = {"solver": solver, "formulation": formulation, "tol": tol, "max_iter": max_iter}
-    options |= {"dense": False, "energy": total * scale**2, "seed": seed}
+    options |= {"dense": False, "energy": total * scale**2}
 
     def solve_with(**options: Any) -> SubspaceResult:
         with warnings.catch_warnings():  # _with_rounding warns, and knows more
@@ -110,7 +105,7 @@ def kernel_eigenpairs(
     # The trace of K is less than its positive eigenvalues by the negative ones, known to a factor of 2.
     energy = result.certificate.energy + 2 * N * negative * scale**2
     result = replace(result, certificate=replace(result.certificate, energy=energy))
-    return _with_rounding(result, rounding, kernel, definite, tol, max_iter)
+    return _with_rounding(result, rounding, kernel, definite, tol, options["max_iter"])
 
 
 def _with_rounding(

@@ -1,4 +1,4 @@
-"""Where robust PCA starts: a centre and a subspace from a sample of the rows."""
+"""The start of robust PCA: a centre and a subspace from a sample of the rows."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from ..linalg import Array, eigh, host_sample, orthonormalize, sampled_rows, to_
 from ..linalg import eps as machine_eps
 from ..operators import Centered, Matrix, Operator, Weighted
 from ..operators.energy import check_energy
+from ..solvers.solve import user_stacklevel
 from ..solvers.subspace import principal_axes
 from .center import fixed_center
 from .distances import thin_factor
@@ -41,6 +42,9 @@ CLEARLY = 0.1
 
 #: Subspaces agree where no direction of one is further than this cosine from the other.
 SAME = 0.99
+
+#: Starts disagree where their nearest halves share less than this of the rows.
+DISAGREE = 0.6
 
 #: The starts by name; "auto" is the first two.
 STARTS = ("stahel_donoho", "spherical", "pca", "random")
@@ -317,3 +321,23 @@ def components_for(variances: np.ndarray, share: float | str, limit: int) -> int
     part, most = (SHARE, MOST) if isinstance(share, str) else (float(share), limit)
     enough = int(np.searchsorted(np.cumsum(variances) / total, part * (1 - 1e-12))) + 1
     return min(enough, limit, most)
+
+
+def warn_of_doubt(outliers: Array, contamination: Any, start: Start) -> None:
+    """Warn where the fit may not be of the data: most rows are flagged, or the starts disagree."""
+    share = float(host_sample(outliers).mean())
+    if share > 0.5 and contamination == "auto":
+        warnings.warn(
+            f"{share:.0%} of the rows are flagged: more than half, so that the flagged rows may be the "
+            "data; look at the outlier map, or try another n_components",
+            UserWarning,
+            stacklevel=user_stacklevel(),
+        )
+    if start.agreement < DISAGREE and start.nearness > 0.9:
+        warnings.warn(
+            "two starts found subspaces that fit about equally well, each another half of the rows "
+            f"({start.agreement:.0%} in common); try another n_components, or compare the fits of "
+            "init='stahel_donoho' and init='spherical'",
+            UserWarning,
+            stacklevel=user_stacklevel(),
+        )
