@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..kernels.bandwidth import bandwidth
-from ..kernels.definite import definite_by_name
+from ..kernels.eigen import definite_by_name
 from ..kernels.features import (
     LANDMARKS,
     feature_operator,

@@ -9,6 +9,7 @@ from types import MethodType
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
@@ -19,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._memory import ensure
 from ..kernels.eigen import all_equal, in_all_rows, kernel_eigenpairs, nonzero
 from ..kernels.pairwise import row_operator
-from ..kernels.preimage import fit_ridge, fixed_point
+from ..kernels.preimage import fixed_point
 from ..linalg import Array
 from ..operators import Centered, Operator, Weighted
 from ..progress import convergence
@@ -286,8 +287,9 @@ class KernelPCA(KernelMixin, BaseEstimator):
         sample = rows.take(np.sort(rng.choice(N, min(N, RIDGE_ROWS), replace=False)))
         scores = self.X_transformed_fit_ = self._scores(sample)
         if self.inverse == "ridge":
-            kernel = self._kernel_function(shift=False)
-            self.dual_coef_ = fit_ridge(kernel, scores, sample, self.alpha)
+            K = np.array(self._kernel_function(shift=False)(scores, scores))
+            K.flat[:: K.shape[0] + 1] += self.alpha  # ridge regression (Bakir et al. 2004)
+            self.dual_coef_ = scipy.linalg.solve(K, sample, assume_a="pos", overwrite_a=True)
         else:
             self._start_rows = sample
 

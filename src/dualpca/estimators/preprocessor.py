@@ -16,8 +16,14 @@ from ..operators import Operator, as_operator, is_streamed
 from ..operators.block_ops import as_float
 from ..operators.readable import check_readable
 from ..operators.row_blocks import RowBlocked
-from ..preprocessing.columns import check_cells, column_name, medians, summarize
-from ..preprocessing.scaling import Scaling, apply
+from ..preprocessing.columns import (
+    Scaling,
+    apply,
+    check_cells,
+    column_name,
+    medians,
+    summarize,
+)
 from ._base import _check_shape, validated
 from ._fit_context import SaveMixin, restored_on_error
 

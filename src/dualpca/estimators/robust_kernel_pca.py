@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import StrOptions
 
-from ..kernels.definite import Ends, check_definite
+from ..kernels.eigen import Ends, check_definite
 from ..linalg import Array
 from ..progress import convergence, phase
 from ..robust.distances import RowDistances, orthogonal_distance

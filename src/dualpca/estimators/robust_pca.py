@@ -13,9 +13,9 @@ from ..linalg import Array, namespace, to_numpy
 from ..operators import Selected, as_operator
 from ..operators.block_ops import dense
 from ..progress import convergence
-from ..robust.center import CENTERS
 from ..robust.distances import scores_and_distances
 from ..robust.fit import fit_robust
+from ..robust.scale import CENTERS
 from ..robust.starts import STARTS, scree, take_sample, warn_of_doubt
 from ._base import checked_weights, seed, shifted, validated
 from ._outliers import ROBUST_CONSTRAINTS, OutlierScoresMixin, score_distances

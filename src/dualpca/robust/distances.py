@@ -1,7 +1,4 @@
-"""Score and orthogonal distances of rows, their cut-offs, and the robust scatter of scores.
-
-The coordinates of vectors are their entries; in feature space the coefficients A of ``Gamma^T A``.
-"""
+"""Score and orthogonal distances of rows, their cut-offs, and the robust scatter of scores."""
 
 from __future__ import annotations
 
@@ -17,17 +14,23 @@ from ..linalg import (
     Array,
     fix_signs,
     host_sample,
-    is_single,
     map_row_blocks,
     namespace,
     to_numpy,
 )
 from ..linalg import eps as machine_eps
-from ..operators import Centered, Operator
+from ..operators import Operator
 from ..operators.block_ops import row_norms
-from ..operators.centering import Shifted
 from ..operators.row_blocks import RowBlocked
-from .scale import bulk, chi2_quantile, cutoff, location_scale, repeated
+from .scale import (
+    bulk,
+    centered_at,
+    chi2_quantile,
+    cutoff,
+    location_scale,
+    repeated,
+    thin_factor,
+)
 
 #: Scores within this quantile of chi-squared enter the scatter. The first location and scale of each
 #: coordinate come from at most this many rows.
@@ -39,27 +42,6 @@ SMALL = 3e-2
 
 #: This many rows are worked on at once, so that no second matrix of scores is made.
 CHUNK = 2**15
-
-
-def thin_factor(X: Operator, A: np.ndarray) -> Array:
-    """Return the vectors with coordinates A as a thin factor that X can be multiplied with."""
-    return X.rmatmul(X.asarray(A)) if X.implicit else X.asarray(A)
-
-
-def coordinates(W: Array) -> np.ndarray:
-    """Return the coordinates of a thin factor in float64."""
-    return to_numpy(getattr(W, "coefficients", W)).astype(float)
-
-
-def centered_at(X: Operator, center: np.ndarray, spread: float = 0.0) -> Operator:
-    """Return ``X - 1 c^T``: implicit where that keeps the digits of rows of size ``spread``."""
-    size2 = float(center @ center)
-    if size2 == 0 and not X.implicit:
-        return X
-    limit = 4.0 if is_single(X) else 1e3
-    if isinstance(X, RowBlocked) and not X.sparse and size2 > limit * spread**2:
-        return Shifted(X, center[:, None])
-    return Centered(X, thin_factor(X, center[:, None]))
 
 
 def scores_and_distances(X: Operator, V: Array) -> tuple[Array, Array]:

@@ -23,9 +23,8 @@ from ..progress import phase, stopped
 from ..solvers import IRLS, Anderson
 from ..solvers.solve import as_solver
 from ..solvers.subspace import principal_axes, solve_quietly
-from . import distances
-from .distances import RowDistances, centered_at, coordinates, row_distances
-from .scale import bulk, typical_size
+from .distances import RobustComponents, RowDistances, robust_components, row_distances
+from .scale import bulk, centered_at, coordinates, thin_factor, typical_size
 from .starts import (
     NEAR,
     Start,
@@ -69,7 +68,7 @@ class RobustOptions:
 class RobustFit:
     """Components, distances of the rows, their weights in the loss (at most 1), and what led there."""
 
-    components: distances.RobustComponents
+    components: RobustComponents
     rows: RowDistances
     weights: Array
     loss: Loss
@@ -107,7 +106,7 @@ def fit_robust(
     loss = scaled_loss(as_loss(options.loss), sample.rows, start, options.normalize)
     center = sample.origin + sample.vectors(start.center[:, None])[:, 0]
     V, joint = sample.vectors(start.W), sample.fixed is None
-    view, W = centered_at(X, center, spread), distances.thin_factor(X, V)
+    view, W = centered_at(X, center, spread), thin_factor(X, V)
     mass = None if weights is None else X.row_vector(weights)
     fitted = fit_rows(view, W, loss, options, solver, mass, joint, spread)
     shift, W, by_row, scales, residual, iterations = fitted
@@ -121,7 +120,7 @@ def fit_robust(
         before, after = (average_loss(loss, r, scales, size) for r in (rows, candidate))
         refitted = candidate is not rows and after <= before + GUARD * abs(before)
         rows = candidate if refitted else rows
-    components = distances.robust_components(rows, options.quantile, not joint)
+    components = robust_components(rows, options.quantile, not joint)
     tiny = float(np.finfo(np.float32).tiny)  # weights on a cluster may be float32
     by_row = by_row if weights is None else by_row / weights.clip(tiny, None)
     by_row = by_row / max(largest(by_row), 1e-300)

@@ -19,9 +19,15 @@ from ..operators import Centered, Matrix, Operator, Weighted
 from ..operators.energy import check_energy
 from ..solvers.solve import user_stacklevel
 from ..solvers.subspace import principal_axes
-from .center import fixed_center
-from .distances import thin_factor
-from .scale import SAMPLE_ROWS, half, least_outlying, spatial_median, typical_size
+from .scale import (
+    SAMPLE_ROWS,
+    fixed_center,
+    half,
+    least_outlying,
+    spatial_median,
+    thin_factor,
+    typical_size,
+)
 
 #: The sample has at most this many rows and numbers; in feature space, where the kernel matrix of the
 #: sample is decomposed, at most this many rows.
