@@ -67,7 +67,7 @@ def validated(
             return X
         X = np.asarray(X)
     try:
-        with np.errstate(over="ignore", invalid="ignore"):  # the sum that tells of NaN may overflow
+        with np.errstate(over="ignore", invalid="ignore"):  # the sum that reveals NaN may overflow
             return validate_data(
                 estimator,
                 X,
@@ -213,14 +213,13 @@ def nonzeros(n_nonzero: Any, s: int, d: int) -> tuple[int, ...]:
         )
     counts = []
     for k in values:
-        whole = isinstance(k, Integral) and not isinstance(k, bool)
-        size = float(k) if isinstance(k, Real) and not isinstance(k, bool) else np.nan
-        if not (1 <= size <= d if whole else 0 < size <= 1):
+        number, whole = isinstance(k, Real) and not isinstance(k, bool), isinstance(k, Integral)
+        if not number or not 0 < k <= (d if whole else 1):
             raise ValueError(
                 f"n_nonzero={n_nonzero!r} has the entry {k!r}; give whole numbers from 1 to "
                 f"n_features={d}, or fractions of the features above 0 and up to 1"
             )
-        counts.append(int(size) if whole else max(1, round(size * d)))
+        counts.append(int(k) if whole else max(1, round(float(k) * d)))
     return tuple(counts)
 
 

@@ -69,7 +69,7 @@ def restored_on_error(model: Any) -> Iterator[None]:
 
 
 def _check_finite(model: Any) -> None:
-    """Refuse a model of NaN, which would answer NaN for ever."""
+    """Refuse a model with NaN, whose every answer would be NaN."""
     for name in ("components_", "eigenvectors_", "explained_variance_", "eigenvalues_"):
         value = vars(model).get(name)
         if is_numpy_array(value) and not np.isfinite(np.sum(value)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral, Real
 from typing import Any
@@ -59,22 +59,27 @@ KERNEL_CONSTRAINTS: dict[str, Any] = {
 }
 
 
-class KernelMixin(FitContext, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+@dataclass(eq=False, repr=False, kw_only=True)
+class KernelParameters:
+    """The parameters of a kernel and of its approximations; KernelPCA describes them."""
+
+    kernel: Any = "linear"
+    gamma: Any = None
+    degree: float = 3
+    coef0: float = 1
+    kernel_params: dict[str, Any] | None = None
+    approximation: str | None = None
+    n_landmarks: int = 500
+    landmarks: Any = "uniform"
+    n_random_features: int = 1000
+    n_jobs: int | None = None
+
+
+class KernelMixin(KernelParameters, FitContext, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     """What the kernel parameters of KernelPCA and RobustKernelPCA mean."""
 
-    kernel: Any
-    gamma: Any
-    degree: float
-    coef0: float
-    kernel_params: dict[str, Any] | None
-    approximation: str | None
-    n_landmarks: int
-    landmarks: Any
-    n_random_features: int
-    n_jobs: int | None
     center: Any
     random_state: Any
-    gamma_: float
     n_components_: int
     features_: Any
     pca_: Any
@@ -177,7 +182,9 @@ class KernelMixin(FitContext, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
     def _scores(self, X: Any) -> Array:
         if self.approximation is not None:
             return self.pca_._scores(self._features(X))
-        return np.concatenate([self._scores_of(self._kernels(rows)) for rows in self._chunks(X)])
+        return np.concatenate(
+            [self._scores_of(self._kernels_with_training(rows)) for rows in self._chunks(X)]
+        )
 
     def _scores_of(self, K: np.ndarray) -> np.ndarray:
         """Return the scores of rows from their kernels with the training rows."""
@@ -189,7 +196,7 @@ class KernelMixin(FitContext, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         step = max(1, CHUNK_BYTES // (8 * max(self.X_fit_.shape[0], 1)))
         return [X[rows] for rows in row_slices(X.shape[0], step)]
 
-    def _kernels(self, X: Any) -> np.ndarray:
+    def _kernels_with_training(self, X: Any) -> np.ndarray:
         """Return the kernels of rows with the training rows."""
         return X if self.kernel == "precomputed" else self._kernel(X, self.X_fit_)
 
@@ -236,10 +243,10 @@ class KernelMixin(FitContext, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
     def _feature_map(self, X: Any, rng: np.random.Generator) -> Any:
         """Return phi with ``phi(x)^T phi(y)`` near ``k(x, y)``."""
         if self.approximation == "nystroem":
-            given, kernel = self.landmarks, self._kernel_function()
-            Z = landmark_rows(row_operator(X), given, self.n_landmarks, rng, kernel)
-            plain = self._kernel_function(shift=False)
-            return nystroem(Z, plain, slice(None), self._kernel_shift)
+            count, kernel = self.n_landmarks, self._kernel_function()
+            Z = landmark_rows(row_operator(X), self.landmarks, count, rng, kernel)
+            unshifted = self._kernel_function(shift=False)
+            return nystroem(Z, unshifted, slice(None), self._kernel_shift)
         if self.kernel != "rbf":
             raise ValueError(
                 f"approximation={self.approximation!r} is for kernel='rbf', not {self.kernel!r}; use "

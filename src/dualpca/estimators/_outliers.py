@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import fields
 from numbers import Integral, Real
 from typing import Any
 
@@ -59,14 +58,9 @@ def _measures_new_rows(model: Any) -> bool:
     return True
 
 
-class OutlierScoresMixin(OutlierMixin):
+class OutlierScoresMixin(RobustOptions, OutlierMixin):
     """Scores and flags from the two distances of rows, the limit ``offset_`` and ``flags_by_``."""
 
-    tol: float
-    max_iter: int
-    quantile: float
-    flag: str
-    contamination: Any
     flags_by_: str
     limits_: tuple[float, float]
 
@@ -135,11 +129,8 @@ class OutlierScoresMixin(OutlierMixin):
         xp = namespace(scores)
         return 1 - 2 * xp.astype(scores < self.offset_, xp.int64)
 
-    def _options(self) -> RobustOptions:
-        return RobustOptions(**{f.name: getattr(self, f.name) for f in fields(RobustOptions)})
-
     def _set_fit(self, fit: RobustFit, X: Operator) -> None:
-        """Set the attributes that do not depend on how axes are held."""
+        """Set the attributes that do not depend on the form of the axes."""
         parts = fit.components
         self.n_components_ = parts.V.shape[1]
         self.explained_variance_ = X.asarray(parts.variances)

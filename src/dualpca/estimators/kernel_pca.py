@@ -66,7 +66,7 @@ class KernelPCA(KernelMixin, BaseEstimator):
     Parameters
     ----------
     n_components : int, float or None
-        How many, at most n_samples; the fraction of the variance to explain; or None, every one with a
+        A number up to n_samples; the fraction of the variance to explain; or None, all that have a
         nonzero eigenvalue.
     kernel : str or callable
         A name of :func:`sklearn.metrics.pairwise.pairwise_kernels`, "precomputed", or a function of two
@@ -81,7 +81,7 @@ class KernelPCA(KernelMixin, BaseEstimator):
         Whether to centre in feature space.
     approximation : {"nystroem", "rff", "orf"} or None
         None works with K itself, "nystroem" with kernels of landmarks, "rff" and "orf" with random
-        and orthogonal random Fourier features; docs/kernel.md tells which for what.
+        and orthogonal random Fourier features; docs/kernel.md compares them.
     landmarks : {"uniform", "kmeans++", "leverage"} or array of shape (n_landmarks, n_features)
     n_landmarks, n_random_features : int
     solver : str or solver
@@ -89,7 +89,7 @@ class KernelPCA(KernelMixin, BaseEstimator):
         :class:`dualpca.PCA`.
     formulation : str, callable or None
         The formulation of the paper to solve; its dual needs only K where G is unitarily invariant.
-        Only the span of its solution is used: scores and eigenvalues are those of plain kernel PCA.
+        Scores and eigenvalues are those of plain kernel PCA whatever it is.
     tol, max_iter, random_state, verbose
         As in :class:`dualpca.PCA`; the residual is that of the centred K.
     remove_zero_eig : bool
@@ -114,7 +114,7 @@ class KernelPCA(KernelMixin, BaseEstimator):
         The variance of each score, ``eigenvalues_ / (n_samples - 1)``, and its share of the total in
         feature space. With a linear kernel they are those of :class:`dualpca.PCA`.
     X_fit_ : array
-        The training data, of which ``transform`` takes kernels (K itself if precomputed).
+        The training data, with which ``transform`` takes kernels (K itself if precomputed).
     gamma_ : float
     n_components_, n_samples_, n_features_in_, residual_, variance_shortfall_, n_iter_, n_passes_, solver_
         As in :class:`dualpca.PCA`; a pass is a product with K.
@@ -146,16 +146,7 @@ class KernelPCA(KernelMixin, BaseEstimator):
 
     n_components: int | float | None = None
     _: KW_ONLY
-    kernel: Any = "linear"
-    gamma: Any = None
-    degree: float = 3
-    coef0: float = 1
-    kernel_params: dict[str, Any] | None = None
     center: bool = True
-    approximation: str | None = None
-    n_landmarks: int = 500
-    landmarks: Any = "uniform"
-    n_random_features: int = 1000
     solver: Any = "auto"
     formulation: Any = None
     tol: float = 1e-4
@@ -165,7 +156,6 @@ class KernelPCA(KernelMixin, BaseEstimator):
     fit_inverse_transform: bool = False
     inverse: str = "ridge"
     alpha: float = 1.0
-    n_jobs: int | None = None
     verbose: int = 0
 
     def _fit(self, X: Any, sample_weight: Any) -> Any:

@@ -60,7 +60,7 @@ class PCA(CovarianceMixin, BaseEstimator):
         The relative residual ``||C V - V Theta||_F / ||C V||_F`` to reach, C being the covariance.
         1e-4 leaves 1e-8 to 1e-7 of the variance; use 1e-8 to match scores digit by digit.
     max_iter : int
-        The most iterations; a ConvergenceWarning tells the residual if that is not enough.
+        The most iterations; a ConvergenceWarning names the residual reached if that is not enough.
     random_state : int, RandomState instance or None
         The seed of the random start of iterative solvers.
     verbose : int
@@ -243,8 +243,8 @@ class PCA(CovarianceMixin, BaseEstimator):
             Xc, mean, mass = centered_rows(operator, sample_weight, self.center)
             energy = Xc.energy()
             check_energy(energy, Xc)
-            given = ("solver", "formulation", "tol", "max_iter")
-            options: dict[str, Any] = {name: getattr(self, name) for name in given}
+            names = ("solver", "formulation", "tol", "max_iter")
+            options: dict[str, Any] = {name: getattr(self, name) for name in names}
             options |= {"dense": dense, "energy": energy, "seed": seed(self.random_state)}
             if isinstance(self.n_components, RealNotInt):
                 result = growing_subspace(Xc, float(self.n_components) * energy, **options)

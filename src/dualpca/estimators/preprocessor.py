@@ -1,4 +1,4 @@
-"""Missing cells and scales, before PCA."""
+"""Missing cells and scales of columns, as a scikit-learn estimator."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ class Preprocessor(_Transform, SaveMixin, OneToOneFeatureMixin, TransformerMixin
         centred. Columns without spread have the scale 1. If more than half of a column is equal, so
         that its MAD is 0, "robust" takes 1.2533 times the mean absolute deviation from the median.
     missing : {"refuse", "impute"}
-        Whether NaN is an error, which tells how many there are and where, or is filled. Infinite
-        values are always refused.
+        Whether NaN is an error, whose message counts and locates them, or is filled. Infinite values
+        are always refused.
 
     Attributes
     ----------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from ..kernels.eigen import Ends, check_definite
 from ..linalg import Array
 from ..progress import convergence, phase
 from ..robust.distances import RowDistances, orthogonal_distance
-from ..robust.fit import fit_robust
+from ..robust.fit import RobustOptions, fit_robust
 from ..robust.starts import STARTS, warn_of_doubt
 from ._kernels import KERNEL_CONSTRAINTS, KernelMixin
 from ._outliers import MAP, ROBUST_CONSTRAINTS, OutlierScoresMixin, score_distances
@@ -84,30 +84,10 @@ class RobustKernelPCA(KernelMixin, OutlierScoresMixin, BaseEstimator):
         "solver": [StrOptions({"auto", "anderson", "dca"}), callable],
     }
 
-    n_components: int | float | str | None = "auto"
     _: KW_ONLY
     kernel: Any = "rbf"
     gamma: Any = "median"
-    degree: float = 3
-    coef0: float = 1
-    kernel_params: dict[str, Any] | None = None
-    approximation: str | None = None
-    n_landmarks: int = 500
-    landmarks: Any = "uniform"
-    n_random_features: int = 1000
-    loss: Any = "geman_mcclure"
-    normalize: bool = True
-    center: str | None = "joint"
-    init: Any = "auto"
-    refit: bool = True
-    solver: Any = "auto"
-    quantile: float = 0.999
-    flag: str = "orthogonal"
-    contamination: Any = "auto"
-    tol: float = 1e-3
-    max_iter: int = 300
     random_state: Any = None
-    n_jobs: int | None = None
     verbose: int = 0
 
     def _fit(self, X: Any, sample_weight: Any) -> Any:
@@ -125,7 +105,8 @@ class RobustKernelPCA(KernelMixin, OutlierScoresMixin, BaseEstimator):
     ) -> None:
         """Fit RobustPCA of the features; distances include what landmarks do not span (Pythagoras)."""
         operator = self._features(X)
-        model = RobustPCA(**vars(self._options()), random_state=int(rng.integers(2**31)))
+        options = {field.name: getattr(self, field.name) for field in fields(RobustOptions)}
+        model = RobustPCA(**options, random_state=int(rng.integers(2**31)))
         self.pca_ = model.fit(operator, sample_weight=weights)
         steps, rows = model.convergence_, None
         if self.approximation == "nystroem":
@@ -175,7 +156,7 @@ class RobustKernelPCA(KernelMixin, OutlierScoresMixin, BaseEstimator):
 
         mass = None if weights is None else np.asarray(weights, dtype=float)
         check = None if self._is_definite else check_spectrum
-        fit = fit_robust(K, self._options(), rng, mass, between, check)
+        fit = fit_robust(K, self, rng, mass, between, check)
         self._set_fit(fit, K)
         parts = fit.components
         self._keep(X)
@@ -215,7 +196,7 @@ class RobustKernelPCA(KernelMixin, OutlierScoresMixin, BaseEstimator):
         self._check_new_rows()
         parts = []
         for rows in self._chunks(X):
-            K, size2 = self._kernels(rows), self._diagonal(rows)
+            K, size2 = self._kernels_with_training(rows), self._diagonal(rows)
             T, inner = self._scores_of(K), K @ self.center_coef_
             squares = np.stack([size2 - 2 * inner + self._center_norm2, size2])
             norms, sizes = np.sqrt(np.clip(squares, 0.0, None)).astype(T.dtype)

@@ -133,19 +133,7 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         "solver": [StrOptions({"auto", "anderson", "dca", "irls", "dual"}), callable],
     }
 
-    n_components: int | float | str | None = "auto"
     _: KW_ONLY
-    loss: Any = "geman_mcclure"
-    normalize: bool = True
-    center: Any = "joint"
-    init: Any = "auto"
-    refit: bool = True
-    solver: Any = "auto"
-    quantile: float = 0.999
-    flag: str = "orthogonal"
-    contamination: Any = "auto"
-    tol: float = 1e-3
-    max_iter: int = 300
     random_state: Any = None
     verbose: int = 0
 
@@ -162,7 +150,7 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         whole, weights, present = self._checked_rows(X, sample_weight)
         rows = whole if present is None else Selected(whole, present)
         rng = np.random.default_rng(seed(self.random_state))
-        fit = fit_robust(rows, self._options(), rng, weights)
+        fit = fit_robust(rows, self, rng, weights)
         self._set_fit(fit, rows)
         parts, (d, s) = fit.components, fit.components.V.shape
         self.components_ = rows.asarray(np.ascontiguousarray(parts.V.T))

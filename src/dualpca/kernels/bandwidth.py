@@ -35,7 +35,7 @@ def median_gamma(X: Any, rng: Generator) -> float:
     """
     N = X.shape[0]
     S = as_float64(row_operator(X).take(np.sort(rng.choice(N, min(N, 1000), replace=False))))
-    with np.errstate(over="ignore"):  # squares() tells
+    with np.errstate(over="ignore"):  # squares() refuses those rows
         S = shifted_rows(S, origin_near_rows(S) if sp.issparse(S) else np.median(S, axis=0))
     n, sizes = S.shape[0], squares(S)
     D = distances(S, S, sizes, sizes)

@@ -53,7 +53,7 @@ def kernel_eigenpairs(
 
     ``rows`` is the centred and weighted X, K is X before that, ``total`` is the trace of ``X X^T``, and n
     is ``n_components``. The ``kernel`` is ``definite`` if it has no negative eigenvalue whatever the
-    rows; ``equal`` tells whether all rows are the same if K does not tell them apart.
+    rows; ``equal()`` returns whether all rows are the same, and is called if K does not differ.
     """
     N, eps, tol = rows.shape[0], float(np.finfo(rows.dtype).eps), options["tol"]
     fraction = n is not None and not isinstance(n, Integral)

@@ -76,7 +76,7 @@ def shifted_rows(X: Any, origin: np.ndarray | None) -> Any:
     """Return ``X - 1 origin^T``; sparse rows stay sparse where the origin is 0."""
     if origin is None:
         return X
-    with np.errstate(over="ignore"):  # the squares of the rows tell
+    with np.errstate(over="ignore"):  # squares() refuses those rows
         return subtract_from_sparse(X, origin) if sp.issparse(X) else X - origin
 
 

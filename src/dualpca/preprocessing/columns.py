@@ -138,7 +138,7 @@ def _summarize_sparse(S: Any) -> ColumnSummary:
 
 
 def is_finite(block: Any) -> bool:
-    """Return whether all entries are finite; their sum tells in nearly every case."""
+    """Return whether all entries are finite; their sum shows it in nearly every case."""
     entries = block.data if sp.issparse(block) else block
     xp = array_namespace(entries)
     with np.errstate(over="ignore", invalid="ignore"):

@@ -123,7 +123,7 @@ class RowDistances:
 
     @property
     def flat(self) -> bool:
-        """Whether no row leaves the subspace, so that orthogonal distances tell nothing."""
+        """Whether no row leaves the subspace, so that orthogonal distances say nothing."""
         return bool((self.good(math.inf) == self.good(self.floor)).all())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -46,11 +46,12 @@ ABOVE = 2.0
 ROUNDING, GUARD = 100, 0.05
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class RobustOptions:
-    """The parameters of :class:`dualpca.RobustPCA`, which describes them."""
+    """The parameters of robust estimators; :class:`dualpca.RobustPCA` describes them."""
 
     n_components: int | float | str | None = "auto"
+    _: KW_ONLY
     loss: Any = "geman_mcclure"
     normalize: bool = True
     center: Any = "joint"
@@ -66,7 +67,7 @@ class RobustOptions:
 
 @dataclass(frozen=True)
 class RobustFit:
-    """Components, distances of the rows, their weights in the loss (at most 1), and what led there."""
+    """Components, distances of the rows, their weights in the loss (at most 1), and the way there."""
 
     components: RobustComponents
     rows: RowDistances
@@ -280,7 +281,7 @@ def refit(
         positive = ritz.theta > 1e-12 * ritz.theta[0]
         V = view.rmatmul(V[:, positive] / np.sqrt(ritz.theta[positive].astype(float)))
     elif not (ritz.residual <= 1.01 * tol or stopped()):
-        return None  # of a kernel, which rounding may keep from tol, the loss tells
+        return None  # rounding may keep a kernel from tol; the loss judges its refit
     return row_distances(X, center, coordinates(V), rows.weights, spread)
 
 

@@ -95,7 +95,7 @@ def take_sample(X: Any, center: Any, weights: Array | None, rng: Generator) -> S
         chosen = sampled_rows(weights)[by_weight(host_sample(weights).astype(float), most, rng)]
     data, origin = X.take(chosen), np.zeros(d)
     data = data.astype(np.float64) if X.sparse else to_numpy(data).astype(np.float64)
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # the energy tells
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # see check_energy
         if not X.sparse:
             origin = np.median(data[:: max(1, len(data) // SAMPLE_ROWS)], axis=0)
             data = data - origin
@@ -235,7 +235,7 @@ def _leading(X: Operator, s: int, seed: int) -> np.ndarray:
     n, d = X.shape
     if d <= min(n, DIRECT):
         return np.ascontiguousarray(eigh(X.gram())[1][:, :s])
-    with warnings.catch_warnings():  # the objective of a start tells what it is worth
+    with warnings.catch_warnings():  # best_start compares the objectives
         warnings.simplefilter("ignore", ConvergenceWarning)
         return principal_axes(X, s, tol=5e-3, seed=seed, max_iter=50).V
 
