@@ -42,9 +42,10 @@ class RobustKernelPCA(KernelMixin, OutlierScoresMixin, BaseEstimator):
         As in :class:`dualpca.KernelPCA`.
     approximation, n_landmarks, landmarks, n_random_features
         As in :class:`dualpca.KernelPCA`; the fit is RobustPCA of the features then.
-    n_components, loss, normalize, refit, quantile, flag, contamination, tol, max_iter, random_state,
-    verbose
+    n_components, loss, normalize, refit, quantile, flag, contamination
         As in :class:`dualpca.RobustPCA`; ``n_components=None`` is for kernels of low rank.
+    tol, max_iter, random_state, verbose
+        As in :class:`dualpca.RobustPCA`.
     center : {"joint", "geometric_median", "mean"} or None
         The centre in feature space.
     init : str or list of str
@@ -57,11 +58,9 @@ class RobustKernelPCA(KernelMixin, OutlierScoresMixin, BaseEstimator):
         The axes are ``Gamma^T axes_coef_``; not with an approximation.
     center_coef_ : array of shape (n_samples,)
         The centre is ``Gamma^T center_coef_``; not with an approximation.
-    explained_variance_, explained_variance_ratio_, weights_, outliers_, score_distances_,
-    orthogonal_distances_, score_cutoff_, orthogonal_cutoff_, limits_, flags_by_, offset_, refitted_,
-    start_, agreement_, loss_, n_components_, n_samples_, n_features_in_, residual_, n_iter_, n_passes_,
-    convergence_
-        As in :class:`dualpca.RobustPCA`.
+    explained_variance_, weights_, outliers_, offset_, residual_ and the others
+        As in :class:`dualpca.RobustPCA`, which has also ``components_``, ``mean_`` and
+        ``noise_variance_``.
 
     Examples
     --------
