@@ -13,7 +13,6 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..kernels.bandwidth import bandwidth
 from ..kernels.eigen import definite_by_name
 from ..kernels.features import (
     LANDMARKS,
@@ -24,6 +23,7 @@ from ..kernels.features import (
 )
 from ..kernels.pairwise import (
     KERNELS,
+    bandwidth,
     check_kernel_matrix,
     kernel_diagonal,
     origin_near_rows,

@@ -52,10 +52,8 @@ def score_distances(T: Array, variances: Array) -> Array:
         return xp.sqrt(xp.sum(scaled * scaled, axis=1))
 
 
-def _measures_new_rows(model: Any) -> bool:
-    """Raise where the model cannot: it then lacks the methods that scikit-learn looks for."""
-    model._check_new_rows()
-    return True
+#: A method of models that can measure new rows; others lack it for scikit-learn, which looks for it.
+measures_new_rows = available_if(lambda model: model._check_new_rows())
 
 
 class OutlierScoresMixin(RobustOptions, OutlierMixin):
@@ -71,8 +69,9 @@ class OutlierScoresMixin(RobustOptions, OutlierMixin):
     def _distances(self, X: Any) -> tuple[Array, Array]:
         """Return score and orthogonal distances of validated rows."""
 
-    def _check_new_rows(self) -> None:
-        """Raise an error where nothing can be said of new rows."""
+    def _check_new_rows(self) -> bool:
+        """Return True; raise an error where nothing can be said of new rows."""
+        return True
 
     def distances(self, X: Any) -> tuple[Array, Array]:
         """Return the two distances of the outlier map.
@@ -97,7 +96,7 @@ class OutlierScoresMixin(RobustOptions, OutlierMixin):
             return -namespace(a).where(a > b, a, b)
         return -(orthogonal_distances if self.flags_by_ == "orthogonal" else score_distances)
 
-    @available_if(_measures_new_rows)
+    @measures_new_rows
     def score_samples(self, X: Any) -> Array:
         """Return minus the distance that flags rows, so that higher is more normal.
 
@@ -117,12 +116,12 @@ class OutlierScoresMixin(RobustOptions, OutlierMixin):
     def _normality(self, X: Any, method: str) -> Array:
         return self.normality(*self._distances(self._checked(X, method)))
 
-    @available_if(_measures_new_rows)
+    @measures_new_rows
     def decision_function(self, X: Any) -> Array:
         """Return ``score_samples(X) - offset_`` of shape (n_samples,), which is negative for outliers."""
         return self._normality(X, "decision_function") - self.offset_
 
-    @available_if(_measures_new_rows)
+    @measures_new_rows
     def predict(self, X: Any) -> Array:
         """Return +1 for each good row of X and -1 for each outlier, integers of shape (n_samples,)."""
         scores = self._normality(X, "predict")

@@ -177,13 +177,14 @@ class RobustKernelPCA(KernelMixin, OutlierScoresMixin, BaseEstimator):
         """
         return 1 - 2 * self.fit(X, **params).outliers_.astype(np.int64)
 
-    def _check_new_rows(self) -> None:
+    def _check_new_rows(self) -> bool:
         if self.kernel == "precomputed":
             raise ValueError(
                 "the distances of new rows need k(x, x), which a precomputed kernel matrix does not "
                 "hold; use orthogonal_distances_ and outliers_ for training rows, or give rows and a "
                 "kernel function"
             )
+        return True
 
     def _distances(self, X: Any) -> tuple[Array, Array]:
         if self.approximation is not None:
