@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral, Real
@@ -191,10 +191,10 @@ class KernelMixin(KernelParameters, FitContext, ClassNamePrefixFeaturesOutMixin,
         scores = K @ self._weights
         return scores - self._offset.astype(scores.dtype)
 
-    def _chunks(self, X: Any) -> list[Any]:
-        """Return X in parts whose kernels with the training rows take about CHUNK_BYTES."""
+    def _chunks(self, X: Any) -> Iterator[Any]:
+        """Yield X in parts whose kernels with the training rows take about CHUNK_BYTES."""
         step = max(1, CHUNK_BYTES // (8 * max(self.X_fit_.shape[0], 1)))
-        return [X[rows] for rows in row_slices(X.shape[0], step)]
+        return (X[rows] for rows in row_slices(X.shape[0], step))
 
     def _kernels_with_training(self, X: Any) -> np.ndarray:
         """Return the kernels of rows with the training rows."""
