@@ -18,7 +18,7 @@ from .estimators import PCA, KernelPCA
 from .kernels.features import feature_operator
 from .linalg import namespace, to_numpy
 from .operators import Operator, as_operator, is_streamed
-from .robust.flags import DISAGREE
+from .robust.starts import DISAGREE
 
 __all__ = ["FittedModel", "RowDistances", "sample_rows", "take_rows"]
 

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from dualpca import PCA, KernelPCA, RobustKernelPCA, SparsePCA, as_operator
-from dualpca.linear.dimension import minka_dimension
+from dualpca.linear.decomposition import minka_dimension
 from dualpca.operators import centered
 from dualpca.operators.centering import Shifted, subtract_from_sparse
 

@@ -11,8 +11,7 @@ from numpy.testing import assert_allclose
 from dualpca import as_operator
 from dualpca.solvers import DCA
 from dualpca.sparse.components import SparseOptions
-from dualpca.sparse.deflation import DeflatedGram
-from dualpca.sparse.targets import column_targets, polar_targets, unit
+from dualpca.sparse.deflation import DeflatedGram, column_targets, polar_targets, unit
 
 OPTIONS = SparseOptions(
     (3, 4),

@@ -11,7 +11,6 @@ from sklearn.svm import SVC
 
 from dualpca.kernels import features as module
 from dualpca.kernels import pairwise as _pairwise
-from dualpca.kernels.bandwidth import median_gamma, scale_gamma
 from dualpca.kernels.features import (
     Nystroem,
     RandomFourier,
@@ -21,6 +20,7 @@ from dualpca.kernels.features import (
     pairwise,
     random_fourier,
 )
+from dualpca.kernels.pairwise import median_gamma, scale_gamma
 from dualpca.operators import Matrix
 from dualpca.operators import block_ops as _blocks
 from dualpca.operators.row_maps import Mapped

@@ -12,7 +12,6 @@ from sklearn.exceptions import ConvergenceWarning, PositiveSpectrumWarning
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from dualpca import PCA, KernelPCA, RobustKernelPCA
-from dualpca.kernels import definite as _definite
 from dualpca.kernels import eigen as _kernel_eigenpairs
 from dualpca.operators import Kernel
 
@@ -141,7 +140,7 @@ def test_ends_of_a_spectrum(N, s):
     theta = np.sort(np.random.default_rng(N).standard_normal(N))[::-1]
     K = with_spectrum(theta)
     V = np.linalg.eigh(K)[1][:, ::-1][:, :s]
-    ends = _definite.ends_of_spectrum(Kernel.from_matrix(K).T, V, 0)
+    ends = _kernel_eigenpairs.ends_of_spectrum(Kernel.from_matrix(K).T, V, 0)
     assert theta[-1] - 1e-12 <= ends.least <= 0.97 * theta[-1]
     assert 0.9 * theta[0] <= ends.largest <= theta[0] + 1e-12
     assert ends.of_components == pytest.approx(theta[s - 1] if s else 0)
@@ -197,7 +196,7 @@ def test_kernels_that_are_positive_semidefinite_are_not_looked_at(monkeypatch, o
     ids=["sigmoid", "negative shift", "broken degree", "not centred", "precomputed", "function"],
 )
 def test_other_kernels_are_looked_at(options):
-    assert not _definite.definite_by_name(KernelPCA(**options))
+    assert not KernelPCA(**options)._is_definite
 
 
 def test_looking_takes_eight_products_with_the_kernel_matrix():

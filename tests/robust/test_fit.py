@@ -14,7 +14,6 @@ import dualpca
 from dualpca import RobustKernelPCA, RobustPCA
 from dualpca.operators import Kernel, Matrix
 from dualpca.robust.fit import RobustOptions, fit_robust
-from dualpca.robust.starts import KernelAccess
 
 
 def bad_rows(n=150, d=12):
@@ -33,8 +32,8 @@ def test_rows_and_their_linear_kernel_have_the_same_fit(center, weighted):
     options = RobustOptions(3, center=center, tol=1e-10, max_iter=2000)
     rows = fit_robust(Matrix(X), options, np.random.default_rng(0), weights)
     K = Kernel.linear(Matrix(X))
-    access = KernelAccess(lambda chosen: X[chosen] @ X[chosen].T)
-    implicit = fit_robust(K, options, np.random.default_rng(0), weights, access)
+    rng = np.random.default_rng(0)
+    implicit = fit_robust(K, options, rng, weights, lambda chosen: X[chosen] @ X[chosen].T)
     assert rows.refitted
     assert implicit.refitted
     assert subspace_angles(X.T @ implicit.components.V, rows.components.V).max() < 1e-5

@@ -30,8 +30,7 @@ from dualpca.operators import Blocks
 from dualpca.solvers import DCA
 from dualpca.sparse import active as _active
 from dualpca.sparse.components import SparseOptions, sparse_components
-from dualpca.sparse.deflation import DeflatedGram, adjusted_variances
-from dualpca.sparse.targets import unit
+from dualpca.sparse.deflation import DeflatedGram, adjusted_variances, unit
 
 METHODS = ["deflation", "block", "reconstruction"]
 DEFLATIONS = ["projection", "orthogonal", "schur"]

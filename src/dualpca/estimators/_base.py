@@ -12,19 +12,28 @@ import scipy.sparse as sp
 from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array
 from scipy.sparse.linalg import LinearOperator
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import _check_n_features, validate_data
 
 from ..linalg import is_single, total
 from ..operators import Operator, Weighted, as_operator, as_rows, centered, is_streamed
 from ..operators.centering import minus_center
-from ..operators.energy import check_energy as check_energy
 from ..operators.readable import check_readable
 from ..operators.row_blocks import RowBlocked
+from ..preprocessing.columns import is_finite
 from ..solvers.solve import user_stacklevel
+
+#: The parameters that all iterative estimators share.
+ITERATION_CONSTRAINTS: dict[str, Any] = {
+    "tol": [Interval(Real, 0, None, closed="left")],
+    "max_iter": [Interval(Integral, 1, None, closed="left")],
+    "random_state": ["random_state"],
+    "verbose": ["verbose"],
+}
 
 
 def seed(random_state: Any) -> int:
-    """An integer seed from scikit-learn's ``random_state``."""
+    """Return an integer seed from scikit-learn's ``random_state``."""
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
@@ -37,22 +46,28 @@ def validated(
     rows: int = 1,
     only_numpy: bool = False,
     streamed: bool = True,
+    finite: bool = True,
 ) -> Any:
-    """X as a finite float matrix of its own kind, checked against what the estimator was fitted on.
+    """Return X as a finite float matrix of its own kind, checked against the fit unless ``reset``.
 
     numpy, pandas, polars, lists and scipy.sparse go through scikit-learn. Operators, SciPy's too, and
     data that is not in memory come back as operators that are read by rows, unless ``streamed`` is
     false. Arrays of other namespaces stay where they are, or become numpy arrays if ``only_numpy``.
+    NaN and infinity are refused if ``finite``.
     """
     check_readable(X)
     if streamed and (isinstance(X, (Operator, LinearOperator)) or is_streamed(X)):
-        return _streamed(estimator, X, reset=reset, rows=rows)
+        return _streamed(estimator, X, reset=reset, rows=rows, finite=finite)
     if is_array_api_obj(X) and not is_numpy_array(X):
         if not only_numpy:
-            return _foreign(estimator, X, reset=reset, rows=rows)
+            _check_shape(X, rows)
+            validate_data(estimator, X, reset=reset, skip_check_array=True)  # names and number
+            if finite and "float" in str(X.dtype):
+                check_finite(type(estimator).__name__, X)
+            return X
         X = np.asarray(X)
     try:
-        with np.errstate(over="ignore", invalid="ignore"):  # the sum that tells of NaN may overflow
+        with np.errstate(over="ignore", invalid="ignore"):  # the sum that reveals NaN may overflow
             return validate_data(
                 estimator,
                 X,
@@ -60,6 +75,7 @@ def validated(
                 accept_sparse=["csr", "csc"] if sparse else False,
                 dtype=[np.float64, np.float32],
                 ensure_min_samples=rows,
+                ensure_all_finite=finite,
                 copy=False,
             )
     except ValueError as error:
@@ -86,16 +102,8 @@ def _check_shape(X: Any, rows: int) -> None:
         raise ValueError(f"X has dtype {X.dtype}; give real numbers, float32 or float64")
 
 
-def _foreign(estimator: Any, X: Any, *, reset: bool, rows: int) -> Any:
-    _check_shape(X, rows)
-    validate_data(estimator, X, reset=reset, skip_check_array=True)  # feature names and number
-    if "float" in str(X.dtype):
-        check_finite(type(estimator).__name__, X)
-    return X
-
-
-def _streamed(estimator: Any, X: Any, *, reset: bool, rows: int) -> RowBlocked:
-    """The operator of X; at ``fit`` with its column sums, whose pass has seen every entry."""
+def _streamed(estimator: Any, X: Any, *, reset: bool, rows: int, finite: bool) -> RowBlocked:
+    """Return the operator of X; at ``fit`` with its column sums, whose pass has seen every entry."""
     if hasattr(type(X), "dtype"):
         _check_shape(X, 0)  # before anything is read
     operator = as_operator(X)
@@ -113,7 +121,7 @@ def _streamed(estimator: Any, X: Any, *, reset: bool, rows: int) -> RowBlocked:
     else:  # scikit-learn does not look for them in an operator
         check_names(estimator, names, reset=reset)
         _check_n_features(estimator, operator, reset=reset)
-    if reset:
+    if reset and finite:
         operator.forget()
         with np.errstate(over="ignore", invalid="ignore"):
             # Centring asks for exact sums of float64 first.
@@ -125,12 +133,7 @@ def _streamed(estimator: Any, X: Any, *, reset: bool, rows: int) -> RowBlocked:
 
 def check_finite(name: str, block: Any) -> int:
     """Refuse NaN and infinity on behalf of the estimator of that name; else return 0."""
-    entries = block.data if sp.issparse(block) else block
-    xp = array_namespace(entries)
-    # A sum of finite entries seldom overflows, so that it nearly always tells.
-    with np.errstate(over="ignore", invalid="ignore"):
-        total_is_finite = bool(xp.isfinite(xp.sum(entries)))
-    if not total_is_finite and not bool(xp.all(xp.isfinite(entries))):
+    if not is_finite(block):
         raise ValueError(
             f"Input X contains NaN or infinity, which {name} does not accept; use an imputer such as "
             "sklearn.impute.SimpleImputer, or drop the rows"
@@ -157,7 +160,7 @@ def check_names(estimator: Any, names: list[str], *, reset: bool) -> None:
 
 
 def checked_weights(sample_weight: Any, X: Operator) -> Any:
-    """Weights of the rows as an array of X's kind, or None."""
+    """Return the weights of the rows as an array of X's kind, or None."""
     if sample_weight is None:
         return None
     check_readable(sample_weight, "sample_weight")
@@ -181,19 +184,13 @@ def checked_weights(sample_weight: Any, X: Operator) -> Any:
 def centered_rows(
     X: Operator, sample_weight: Any, center: bool
 ) -> tuple[Operator, Any | None, float]:
-    """``Diag(sqrt(w)) (X - 1 mean^T)``, the mean or None, and the sum of the weights w."""
+    """Return ``Diag(sqrt(w)) (X - 1 mean^T)``, the mean or None, and the sum of the weights w."""
     weights = checked_weights(sample_weight, X)
     Xc = centered(X, weights) if center else X
     mean = Xc.center[:, 0] if center else None  # type: ignore[attr-defined]
     if weights is None:
         return Xc, mean, X.shape[0]
     return Weighted(Xc, array_namespace(weights).sqrt(weights)), mean, total(weights)
-
-
-def check_number(n_components: Any) -> None:
-    """Refuse a bool, which Python counts among the integers."""
-    if isinstance(n_components, bool):
-        raise TypeError(f"n_components={n_components} is a bool; give a number, such as 1, or None")
 
 
 def check_components(n_components: int, N: int, d: int) -> None:
@@ -206,7 +203,7 @@ def check_components(n_components: int, N: int, d: int) -> None:
 
 
 def nonzeros(n_nonzero: Any, s: int, d: int) -> tuple[int, ...]:
-    """How many nonzeros each of s components may have among d features."""
+    """Return how many nonzeros each of s components may have among d features."""
     many = not isinstance(n_nonzero, Real) and getattr(n_nonzero, "ndim", 1) > 0
     values = list(n_nonzero) if many else [n_nonzero] * s
     if len(values) != s:
@@ -216,14 +213,13 @@ def nonzeros(n_nonzero: Any, s: int, d: int) -> tuple[int, ...]:
         )
     counts = []
     for k in values:
-        whole = isinstance(k, Integral) and not isinstance(k, bool)
-        size = float(k) if isinstance(k, Real) and not isinstance(k, bool) else np.nan
-        if not (1 <= size <= d if whole else 0 < size <= 1):
+        number, whole = isinstance(k, Real) and not isinstance(k, bool), isinstance(k, Integral)
+        if not number or not 0 < k <= (d if whole else 1):
             raise ValueError(
                 f"n_nonzero={n_nonzero!r} has the entry {k!r}; give whole numbers from 1 to "
                 f"n_features={d}, or fractions of the features above 0 and up to 1"
             )
-        counts.append(int(size) if whole else max(1, round(size * d)))
+        counts.append(int(k) if whole else max(1, round(float(k) * d)))
     return tuple(counts)
 
 
@@ -243,7 +239,7 @@ def check_same_kind(X: Any, fitted: Any, method: str) -> None:
 
 
 def check_scores(X: Any, columns: int) -> Any:
-    """Scores as an array or a sparse matrix with the right number of columns."""
+    """Return scores as an array or a sparse matrix with the right number of columns."""
     check_readable(X)
     if hasattr(X, "__dask_graph__"):
         import_module("dualpca.operators.dask")  # registers such arrays in linalg
@@ -257,10 +253,5 @@ def check_scores(X: Any, columns: int) -> Any:
 
 
 def shifted(X: Any, mean: Any) -> Operator:
-    """``X - 1 mean^T`` as an operator: explicit for dense data, implicit for other data."""
+    """Return ``X - 1 mean^T`` as an operator: explicit for dense data, implicit for other data."""
     return minus_center(as_operator(X), mean)
-
-
-def is_dense_in_memory(X: Any) -> bool:
-    """Whether X is one dense array in memory, of any namespace."""
-    return not (sp.issparse(X) or isinstance(X, Operator))

@@ -1,19 +1,20 @@
-"""The context of a fit: validation of parameters, progress, and rollback after a failure."""
+"""The context of a fit: parameters, progress, rollback after a failure; and ``fit`` and ``save``."""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import os
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from array_api_compat import is_numpy_array
 
 from .._memory import refusal
 from ..progress import Listener, Step, listening, printing
-from ._save import SaveMixin
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -24,12 +25,6 @@ except ImportError:  # scikit-learn before 1.9
 
     def with_callbacks(method: Any) -> Any:
         return method
-
-
-class FitContext(SaveMixin, CallbackSupportMixin):
-    """Estimators whose ``fit`` reports its progress, and that can be saved."""
-
-    verbose: int
 
 
 class _Callbacks(Listener):
@@ -74,7 +69,7 @@ def restored_on_error(model: Any) -> Iterator[None]:
 
 
 def _check_finite(model: Any) -> None:
-    """Refuse a model of NaN, which would answer NaN for ever."""
+    """Refuse a model with NaN, whose every answer would be NaN."""
     for name in ("components_", "eigenvectors_", "explained_variance_", "eigenvalues_"):
         value = vars(model).get(name)
         if is_numpy_array(value) and not np.isfinite(np.sum(value)):
@@ -104,3 +99,63 @@ def reports_progress(fit: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return with_callbacks(fit_in_context)
+
+
+class SaveMixin:
+    """``save`` for estimators; :func:`dualpca.load` is the way back."""
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        notes: dict[str, Any] | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        """Write the model to a file that :func:`dualpca.load` reads; see :func:`dualpca.save`.
+
+        Parameters
+        ----------
+        path : str or path
+        notes : dict, optional
+            Anything that JSON has, kept in the header.
+        overwrite : bool
+            Whether an existing file is replaced.
+        """
+        from ..io.models import save
+
+        save(self, path, notes=notes, overwrite=overwrite)
+
+
+class FitContext(SaveMixin, CallbackSupportMixin):
+    """Estimators whose ``fit`` reports its progress, and that can be saved."""
+
+    verbose: int
+
+    def _validate_params(self) -> None:
+        n: Any = getattr(self, "n_components", None)
+        if isinstance(n, bool):  # Python counts it among the integers
+            raise TypeError(f"n_components={n} is a bool; give a number, such as 1, or None")
+        super()._validate_params()  # type: ignore[misc]
+
+    @abstractmethod
+    def _fit(self, X: Any, sample_weight: Any) -> Any:
+        """Set the fitted attributes, and return the validated X."""
+
+    @reports_progress
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
+            For ``kernel="precomputed"`` the kernel matrix of shape (n_samples, n_samples).
+        y : ignored
+        sample_weight : array of shape (n_samples,), optional
+            How often each row counts: a weight of 2 is the row twice, 0 leaves it out.
+
+        Returns
+        -------
+        self
+        """
+        self._fit(X, sample_weight)
+        return self

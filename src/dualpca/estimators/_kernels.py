@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from copy import copy
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral, Real
-from types import MethodType
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
-from sklearn.exceptions import NotFittedError
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..kernels.bandwidth import bandwidth
-from ..kernels.features import LANDMARKS, landmark_rows, nystroem, random_fourier
+from ..kernels.eigen import definite_by_name
+from ..kernels.features import (
+    LANDMARKS,
+    feature_operator,
+    landmark_rows,
+    nystroem,
+    random_fourier,
+)
 from ..kernels.pairwise import (
     KERNELS,
+    bandwidth,
     check_kernel_matrix,
     kernel_diagonal,
     origin_near_rows,
@@ -27,12 +31,12 @@ from ..kernels.pairwise import (
     row_operator,
     row_slices,
 )
-from ..linalg import to_numpy
+from ..linalg import Array, to_numpy
 from ..operators import Kernel, Operator, Selected, as_operator, is_streamed
 from ..operators.centering import shifted
-from ._base import check_energy, checked_weights, validated
+from ..operators.energy import check_energy
+from ._base import checked_weights, seed, validated
 from ._fit_context import FitContext
-from .pca import PCA
 
 #: Up to this many bytes K is held in memory; beyond it, its blocks are computed in each pass.
 KERNEL_BYTES = 2 * 2**30
@@ -55,22 +59,32 @@ KERNEL_CONSTRAINTS: dict[str, Any] = {
 }
 
 
-class KernelMixin(FitContext):
+@dataclass(eq=False, repr=False, kw_only=True)
+class KernelParameters:
+    """The parameters of a kernel and of its approximations; KernelPCA describes them."""
+
+    kernel: Any = "linear"
+    gamma: Any = None
+    degree: float = 3
+    coef0: float = 1
+    kernel_params: dict[str, Any] | None = None
+    approximation: str | None = None
+    n_landmarks: int = 500
+    landmarks: Any = "uniform"
+    n_random_features: int = 1000
+    n_jobs: int | None = None
+
+
+class KernelMixin(KernelParameters, FitContext, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     """What the kernel parameters of KernelPCA and RobustKernelPCA mean."""
 
-    kernel: Any
-    gamma: Any
-    degree: float
-    coef0: float
-    kernel_params: dict[str, Any] | None
-    approximation: str | None
-    n_landmarks: int
-    landmarks: Any
-    n_random_features: int
-    n_jobs: int | None
     center: Any
-    gamma_: float
+    random_state: Any
     n_components_: int
+    features_: Any
+    pca_: Any
+    X_fit_: Any
+    _offset: np.ndarray
     #: a row near the rows, which kernels subtract from them if they lie far from 0
     _kernel_shift: np.ndarray | None
 
@@ -94,35 +108,21 @@ class KernelMixin(FitContext):
             check_kernel_matrix(X)
         return X
 
-    def _counted(self, X: Any, sample_weight: Any) -> tuple[Any, Any, np.ndarray | None]:
-        """Return the rows of positive weight, all weights, and which rows count (None if all do)."""
-        if sample_weight is None:
-            return X, None, None
-        operator = row_operator(X)
-        weights = checked_weights(sample_weight, operator)
-        present = to_numpy(weights > 0)
-        if present.all():
-            return X, weights, None
-        return Selected(operator, present), weights, present
+    def _prepared(
+        self, X: Any, sample_weight: Any
+    ) -> tuple[Any, Any, np.ndarray | None, np.random.Generator]:
+        """Learn from the rows where they lie, and ``gamma_``.
 
-    def score_map(self) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
-        """Return the constants of an exact ``transform``: ``k(X, X_fit_) weights - offset``.
-
-        The kernel is taken of rows less the origin. Approximations have ``features_`` and ``pca_``.
-
-        Returns
-        -------
-        origin : float64 array of shape (n_features,), or None
-        weights : float64 array of shape (n_training, n_components)
-        offset : float64 array of shape (n_components,)
+        Return the rows of positive weight, all weights, which rows count (None if all do), and a
+        generator of random numbers.
         """
-        check_is_fitted(self, "X_fit_")
-        model: Any = self
-        weights = model._coefficients if hasattr(model, "_coefficients") else model.axes_coef_
-        return self._kernel_shift, weights.astype(float), model._offset
-
-    def _fit_kernel_parameters(self, X: Any, rng: np.random.Generator) -> None:
-        """Learn from the rows where they lie, and ``gamma_``."""
+        weights = present = None
+        if sample_weight is not None:
+            operator = row_operator(X)
+            weights = checked_weights(sample_weight, operator)
+            present = to_numpy(weights > 0)
+            X, present = (X, None) if present.all() else (Selected(operator, present), present)
+        rng = np.random.default_rng(seed(self.random_state))
         kernel = self.kernel if isinstance(self.kernel, str) else "a function"
         # The RBF kernel depends on differences only, and so does the linear one after centring.
         shiftable = kernel == "rbf" or (kernel == "linear" and bool(self.center))
@@ -133,6 +133,79 @@ class KernelMixin(FitContext):
                 energy = rows.energy()
             check_energy(energy, rows)
         self.gamma_ = bandwidth(self.gamma, X, rng)
+        return X, weights, present, rng
+
+    @property
+    def _is_definite(self) -> bool:
+        """Whether the kernel has no negative eigenvalue, whatever the rows."""
+        return definite_by_name(self.kernel, self.degree, self.coef0, bool(self.center))
+
+    @property
+    def _weights(self) -> np.ndarray:
+        """The coefficients of the axes in the training rows."""
+        model: Any = self
+        return model._coefficients if hasattr(model, "_coefficients") else model.axes_coef_
+
+    def score_map(self) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
+        """Return the constants of an exact ``transform``: ``k(X, X_fit_) weights - offset``.
+
+        The kernel is that of rows less the origin. Approximations have ``features_`` and ``pca_``.
+
+        Returns
+        -------
+        origin : float64 array of shape (n_features,), or None
+        weights : float64 array of shape (n_training, n_components)
+        offset : float64 array of shape (n_components,)
+        """
+        check_is_fitted(self, "X_fit_")
+        return self._kernel_shift, self._weights.astype(float), self._offset
+
+    def transform(self, X: Any) -> Array:
+        """Return the scores of new rows: Theorem 3.8, from kernels with the training rows alone.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
+            For a precomputed kernel the kernels of new rows with the training rows, of shape
+            (n_samples, n_training). Files and dask arrays need an approximation.
+
+        Returns
+        -------
+        scores : array of shape (n_samples, n_components)
+        """
+        return self._scores(self._checked(X, "transform"))
+
+    def _checked(self, X: Any, method: str) -> Any:
+        check_is_fitted(self, "explained_variance_")
+        return self._kernel_rows(X, reset=False)
+
+    def _scores(self, X: Any) -> Array:
+        if self.approximation is not None:
+            return self.pca_._scores(self._features(X))
+        return np.concatenate(
+            [self._scores_of(self._kernels_with_training(rows)) for rows in self._chunks(X)]
+        )
+
+    def _scores_of(self, K: np.ndarray) -> np.ndarray:
+        """Return the scores of rows from their kernels with the training rows."""
+        scores = K @ self._weights
+        return scores - self._offset.astype(scores.dtype)
+
+    def _chunks(self, X: Any) -> Iterator[Any]:
+        """Yield X in parts whose kernels with the training rows take about CHUNK_BYTES."""
+        step = max(1, CHUNK_BYTES // (8 * max(self.X_fit_.shape[0], 1)))
+        return (X[rows] for rows in row_slices(X.shape[0], step))
+
+    def _kernels_with_training(self, X: Any) -> np.ndarray:
+        """Return the kernels of rows with the training rows."""
+        return X if self.kernel == "precomputed" else self._kernel(X, self.X_fit_)
+
+    def _keep(self, X: Any) -> None:
+        """Keep the training rows: a copy of an array, so that the model does not change with it."""
+        self.X_fit_ = X if self.kernel == "precomputed" or is_streamed(X) else X.copy()
+
+    def _features(self, X: Any) -> Any:
+        return feature_operator(self.features_, X)
 
     def _shifted(self, X: Any) -> Operator:
         origin = self._kernel_shift
@@ -167,17 +240,13 @@ class KernelMixin(FitContext):
             return row_operator(X).map_rows(lambda rows, A: np.ones(A.shape[0], dtype=A.dtype))
         return kernel_diagonal(self._kernel_function(), X)
 
-    def _in_chunks(self, X: Any, columns: int) -> list[slice]:
-        """Return slices of X whose kernels with ``columns`` rows take about CHUNK_BYTES."""
-        return row_slices(X.shape[0], max(1, CHUNK_BYTES // (8 * max(columns, 1))))
-
     def _feature_map(self, X: Any, rng: np.random.Generator) -> Any:
         """Return phi with ``phi(x)^T phi(y)`` near ``k(x, y)``."""
         if self.approximation == "nystroem":
-            given, kernel = self.landmarks, self._kernel_function()
-            Z = landmark_rows(row_operator(X), given, self.n_landmarks, rng, kernel)
-            plain = self._kernel_function(shift=False)
-            return nystroem(Z, plain, slice(None), self._kernel_shift)
+            count, kernel = self.n_landmarks, self._kernel_function()
+            Z = landmark_rows(row_operator(X), self.landmarks, count, rng, kernel)
+            unshifted = self._kernel_function(shift=False)
+            return nystroem(Z, unshifted, slice(None), self._kernel_shift)
         if self.kernel != "rbf":
             raise ValueError(
                 f"approximation={self.approximation!r} is for kernel='rbf', not {self.kernel!r}; use "
@@ -197,46 +266,3 @@ class KernelMixin(FitContext):
         tags.input_tags.pairwise = self.kernel == "precomputed"
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-class needs_inverse:  # noqa: N801
-    """A method of models with ``fit_inverse_transform=True``; others raise an error with the remedy.
-
-    NotFittedError, which scikit-learn raises too, is an AttributeError: ``hasattr`` says no.
-    """
-
-    def __init__(self, method: Callable[..., Any]) -> None:
-        self.method, self.__doc__ = method, method.__doc__
-
-    def __get__(self, model: Any, owner: Any = None) -> Any:
-        if model is not None and not model.fit_inverse_transform:
-            raise NotFittedError(
-                f"{owner.__name__} was given fit_inverse_transform=False, and has no way back from "
-                "scores to rows; set fit_inverse_transform=True and fit dense rows again"
-            )
-        return self.method if model is None else MethodType(self.method, model)
-
-
-def check_inverse(model: Any, X: Any) -> None:
-    """Refuse data and parameters from whose scores there is no way back."""
-    if not model.fit_inverse_transform:
-        return
-    if model.kernel == "precomputed" or sp.issparse(X) or getattr(X, "sparse", False):
-        kind = "a precomputed kernel" if model.kernel == "precomputed" else "sparse data"
-        raise ValueError(f"fit_inverse_transform=True needs dense rows to return to, not {kind}")
-    exact = model.approximation in (None, "nystroem")
-    if model.inverse == "fixed_point" and not (model.kernel == "rbf" and exact):
-        raise ValueError(
-            "inverse='fixed_point' is for kernel='rbf', exact or by 'nystroem'; use inverse='ridge' "
-            f"with kernel={model.kernel!r} and approximation={model.approximation!r}"
-        )
-
-
-def truncated(pca: PCA, n: int) -> PCA:
-    """Return a copy of a fitted PCA with its first n components."""
-    pca = copy(pca)
-    pca.n_components_, pca.components_ = n, pca.components_[:n]
-    pca.singular_values_ = pca.singular_values_[:n]
-    pca.explained_variance_ = pca.explained_variance_[:n]
-    pca.explained_variance_ratio_ = pca.explained_variance_ratio_[:n]
-    return pca

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import fields
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
 
@@ -12,14 +12,14 @@ from sklearn.base import OutlierMixin
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.metaestimators import available_if
 
-from ..linalg import Array, namespace
+from ..linalg import Array, eps, host_sample, namespace
 from ..losses import LOSSES, Loss
 from ..operators import Operator
 from ..robust.distances import RowDistances
 from ..robust.fit import RobustFit, RobustOptions
-from ..robust.flags import flag_rows, normality
 from ..robust.scale import chi2_quantile
 from ..solvers.subspace import warn_above
+from ._base import ITERATION_CONSTRAINTS
 
 #: The quantile of the cut-offs on the outlier map, as in ROBPCA.
 MAP = 0.975
@@ -38,10 +38,7 @@ ROBUST_CONSTRAINTS: dict[str, Any] = {
     "quantile": [Interval(Real, 0, 1, closed="neither")],
     "flag": [StrOptions({"orthogonal", "both"})],
     "contamination": [StrOptions({"auto"}), Interval(Real, 0, 0.5, closed="right")],
-    "tol": [Interval(Real, 0, None, closed="left")],
-    "max_iter": [Interval(Integral, 1, None, closed="left")],
-    "random_state": ["random_state"],
-    "verbose": ["verbose"],
+    **ITERATION_CONSTRAINTS,
 }
 
 
@@ -55,30 +52,26 @@ def score_distances(T: Array, variances: Array) -> Array:
         return xp.sqrt(xp.sum(scaled * scaled, axis=1))
 
 
-def _measures_new_rows(model: Any) -> bool:
-    """Raise where the model cannot: it then lacks the methods that scikit-learn looks for."""
-    model._check_new_rows()
-    return True
+#: A method of models that can measure new rows; others lack it for scikit-learn, which looks for it.
+measures_new_rows = available_if(lambda model: model._check_new_rows())
 
 
-class OutlierScoresMixin(OutlierMixin):
+class OutlierScoresMixin(RobustOptions, OutlierMixin):
     """Scores and flags from the two distances of rows, the limit ``offset_`` and ``flags_by_``."""
 
-    tol: float
-    max_iter: int
     flags_by_: str
     limits_: tuple[float, float]
 
-    @abstractmethod
-    def _checked(self, X: Any, method: str) -> Any:
-        """Return X as the method may use it."""
+    #: returns new rows validated, by the name of the method that they are for
+    _checked: Callable[..., Any]
 
     @abstractmethod
     def _distances(self, X: Any) -> tuple[Array, Array]:
-        """Return score and orthogonal distances."""
+        """Return score and orthogonal distances of validated rows."""
 
-    def _check_new_rows(self) -> None:
-        """Raise where nothing can be said of new rows."""
+    def _check_new_rows(self) -> bool:
+        """Return True; raise an error where nothing can be said of new rows."""
+        return True
 
     def distances(self, X: Any) -> tuple[Array, Array]:
         """Return the two distances of the outlier map.
@@ -97,20 +90,13 @@ class OutlierScoresMixin(OutlierMixin):
         return self._distances(self._checked(X, "distances"))
 
     def normality(self, score_distances: Array, orthogonal_distances: Array) -> Array:
-        """Return ``score_samples`` of rows with these distances.
+        """Return ``score_samples`` of rows with these two distances, arrays of shape (n_samples,)."""
+        if self.flags_by_ == "both":
+            a, b = score_distances / self.limits_[0], orthogonal_distances / self.limits_[1]
+            return -namespace(a).where(a > b, a, b)
+        return -(orthogonal_distances if self.flags_by_ == "orthogonal" else score_distances)
 
-        Parameters
-        ----------
-        score_distances, orthogonal_distances : arrays of shape (n_samples,)
-
-        Returns
-        -------
-        scores : array of shape (n_samples,)
-            Rows below ``offset_`` are outliers.
-        """
-        return normality(score_distances, orthogonal_distances, self.flags_by_, self.limits_)
-
-    @available_if(_measures_new_rows)
+    @measures_new_rows
     def score_samples(self, X: Any) -> Array:
         """Return minus the distance that flags rows, so that higher is more normal.
 
@@ -119,57 +105,38 @@ class OutlierScoresMixin(OutlierMixin):
 
         Parameters
         ----------
-        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
+        X : rows, as in :meth:`distances`
 
         Returns
         -------
         scores : array of shape (n_samples,)
         """
-        return self.normality(*self._distances(self._checked(X, "score_samples")))
+        return self._normality(X, "score_samples")
 
-    @available_if(_measures_new_rows)
+    def _normality(self, X: Any, method: str) -> Array:
+        return self.normality(*self._distances(self._checked(X, method)))
+
+    @measures_new_rows
     def decision_function(self, X: Any) -> Array:
-        """Return ``score_samples(X) - offset_``, which is negative for outliers.
+        """Return ``score_samples(X) - offset_`` of shape (n_samples,), which is negative for outliers."""
+        return self._normality(X, "decision_function") - self.offset_
 
-        Parameters
-        ----------
-        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
-
-        Returns
-        -------
-        decision : array of shape (n_samples,)
-        """
-        X = self._checked(X, "decision_function")
-        return self.normality(*self._distances(X)) - self.offset_
-
-    @available_if(_measures_new_rows)
+    @measures_new_rows
     def predict(self, X: Any) -> Array:
-        """Return +1 for good rows, -1 for outliers.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
-
-        Returns
-        -------
-        labels : integer array of shape (n_samples,)
-        """
-        scores = self.normality(*self._distances(self._checked(X, "predict")))
+        """Return +1 for each good row of X and -1 for each outlier, integers of shape (n_samples,)."""
+        scores = self._normality(X, "predict")
         xp = namespace(scores)
         return 1 - 2 * xp.astype(scores < self.offset_, xp.int64)
 
-    def _options(self) -> RobustOptions:
-        return RobustOptions(**{f.name: getattr(self, f.name) for f in fields(RobustOptions)})
-
     def _set_fit(self, fit: RobustFit, X: Operator) -> None:
-        """Set the attributes that do not depend on how axes are held."""
+        """Set the attributes that do not depend on the form of the axes."""
         parts = fit.components
         self.n_components_ = parts.V.shape[1]
         self.explained_variance_ = X.asarray(parts.variances)
         total = float(parts.variances.sum()) + parts.residual_variance
         self.explained_variance_ratio_ = X.asarray(parts.variances / (total or 1.0))
         self.start_, self.agreement_ = fit.start.name, fit.start.agreement
-        self.residual_, self.n_iter_ = fit.subspace.residual, fit.subspace.iterations
+        self.residual_, self.n_iter_ = fit.residual, fit.iterations
         self.loss_, self.refitted_ = fit.loss, fit.refitted
         warn_above(self.residual_, self.tol, type(self).__name__, self.max_iter)
         self.score_cutoff_ = chi2_quantile(MAP, self.n_components_) ** 0.5
@@ -179,7 +146,16 @@ class OutlierScoresMixin(OutlierMixin):
         self, rows: RowDistances, score: Array, orthogonal: Array, counted: Any = None
     ) -> None:
         """Set the distances of the training rows, their limits, and the rows that are flagged."""
-        flags = flag_rows(rows, score, orthogonal, self._options(), counted)
-        self.flags_by_, self.limits_, self.offset_ = flags
+        q = self.quantile
+        limits = self.limits_ = chi2_quantile(q, self.n_components_) ** 0.5, rows.cutoff(q)
+        self.flags_by_ = "score" if rows.flat else self.flag
         self.score_distances_, self.orthogonal_distances_ = score, orthogonal
-        self.outliers_ = self.normality(score, orthogonal) < self.offset_
+        scores = self.normality(score, orthogonal)
+        if self.contamination == "auto":
+            self.offset_ = -{"score": limits[0], "orthogonal": limits[1]}.get(self.flags_by_, 1.0)
+        else:
+            sample = host_sample(scores) if counted is None else host_sample(scores)[counted]
+            offset = float(np.percentile(sample, 100.0 * self.contamination))
+            # Where that is the score of a row, rounding must not decide on its flag.
+            self.offset_ = offset - eps(sample) ** 0.5 * abs(offset)
+        self.outliers_ = scores < self.offset_

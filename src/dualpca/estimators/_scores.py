@@ -1,4 +1,4 @@
-"""Methods that estimators share: scores from a mean and axes, and the Gaussian model of both."""
+"""What linear estimators share: scores from a mean and axes, and the Gaussian model of both."""
 
 from __future__ import annotations
 
@@ -13,19 +13,35 @@ from ..linalg import Array, namespace, to_numpy
 from ..linear.likelihood import covariance, precision
 from ..operators import as_operator
 from ._base import check_same_kind, check_scores, shifted, validated
+from ._fit_context import FitContext, reports_progress
 
 
-class ScoresMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+class ScoresMixin(FitContext, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     """Transform by ``components_``, ``mean_`` and ``explained_variance_``."""
 
     center: Any
-    whiten: bool
+    whiten = False
     components_: Array
     explained_variance_: Array
     mean_: Array
     n_components_: int
     n_features_in_: int
     n_samples_: int
+
+    @reports_progress
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
+        """Fit the model and return the scores of X.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in :meth:`fit`.
+
+        Returns
+        -------
+        scores : array of shape (n_samples, n_components)
+        """
+        return self._scores(self._fit(X, sample_weight))
 
     def transform(self, X: Any) -> Array:
         """Return the scores of new rows.
@@ -38,9 +54,13 @@ class ScoresMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         -------
         scores : array of shape (n_samples, n_components)
         """
+        return self._scores(self._checked(X, "transform"))
+
+    def _checked(self, X: Any, method: str, *, sparse: bool = True) -> Any:
+        """Return new rows validated, of the kind of the rows that the model was fitted on."""
         check_is_fitted(self, "components_")
-        check_same_kind(X, self.components_, f"{type(self).__name__}.transform")
-        return self._scores(validated(self, X, reset=False))
+        check_same_kind(X, self.components_, f"{type(self).__name__}.{method}")
+        return validated(self, X, reset=False, sparse=sparse)
 
     def _scores(self, X: Any) -> Array:
         operator = shifted(X, self._origin) if self._is_centered else as_operator(X)
@@ -67,7 +87,7 @@ class ScoresMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     @property
     def _origin(self) -> Array:
-        """``mean_``, with all the digits it was computed to."""
+        """``mean_`` with all the digits that it was computed to."""
         return self.mean_
 
     def _scale(self) -> Array:
@@ -105,19 +125,23 @@ class ScoresMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     def _n_features_out(self) -> int:
         return self.components_.shape[0]
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.array_api_support = True
+        return tags
 
-class CovarianceMixin:
+
+class CovarianceMixin(ScoresMixin):
     """The covariance of components, their variances and noise around them."""
 
-    components_: Array
-    explained_variance_: Array
     noise_variance_: float
 
     def get_covariance(self) -> Array:
         """Return the covariance ``V^T Diag(variance - noise) V + noise I`` of probabilistic PCA.
 
-        It does not depend on ``whiten``, which scales scores only; scikit-learn's scales by the
-        variance once more there.
+        It does not depend on ``whiten``, which scales scores only; scikit-learn's does.
 
         Returns
         -------

@@ -1,28 +1,32 @@
-"""Kernel PCA with scikit-learn's face."""
+"""Kernel PCA as a scikit-learn estimator."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
+from types import MethodType
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+import scipy.linalg
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from .._memory import ensure
 from ..kernels.eigen import all_equal, in_all_rows, kernel_eigenpairs, nonzero
-from ..kernels.features import feature_operator
 from ..kernels.pairwise import row_operator
-from ..kernels.preimage import fit_ridge, fixed_point
+from ..kernels.preimage import fixed_point
 from ..linalg import Array
-from ..operators import Centered, Operator, Weighted, is_streamed
+from ..operators import Centered, Operator, Weighted
 from ..progress import convergence
 from ..solvers.subspace import ITERATIVE
-from ._base import check_number, check_scores, seed
-from ._fit_context import reports_progress
-from ._kernels import KERNEL_CONSTRAINTS, KernelMixin, check_inverse, needs_inverse, truncated
+from ._base import check_scores, seed
+from ._kernels import KERNEL_CONSTRAINTS, KernelMixin
 from .pca import PCA
 
 __all__ = ["KernelPCA"]
@@ -30,17 +34,39 @@ __all__ = ["KernelPCA"]
 #: The parameters that PCA of features has too.
 FROM_PCA = ("center", "formulation", "tol", "max_iter")
 
+#: The attributes that an approximate fit takes from PCA of the features.
+TAKEN = (
+    "n_components_ explained_variance_ explained_variance_ratio_ residual_ variance_shortfall_ "
+    "solver_ n_iter_ n_passes_ convergence_"
+)
+
 #: The way back from scores is learned from at most this many rows.
 RIDGE_ROWS = 5000
 
 
-class KernelPCA(KernelMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class needs_inverse:  # noqa: N801
+    """A method of models with ``fit_inverse_transform=True``; of others ``hasattr`` is false."""
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self.method, self.__doc__ = method, method.__doc__
+
+    def __get__(self, model: Any, owner: Any = None) -> Any:
+        if model is not None and not model.fit_inverse_transform:
+            raise NotFittedError(
+                f"{owner.__name__} was given fit_inverse_transform=False, and has no way back from "
+                "scores to rows; set fit_inverse_transform=True and fit dense rows again"
+            )
+        return self.method if model is None else MethodType(self.method, model)
+
+
+@dataclass(eq=False, repr=False)
+class KernelPCA(KernelMixin, BaseEstimator):
     """Kernel principal component analysis through the dual, which needs only K.
 
     Parameters
     ----------
     n_components : int, float or None
-        How many, at most n_samples; the fraction of the variance to explain; or None, every one with a
+        A number up to n_samples; the fraction of the variance to explain; or None, all that have a
         nonzero eigenvalue.
     kernel : str or callable
         A name of :func:`sklearn.metrics.pairwise.pairwise_kernels`, "precomputed", or a function of two
@@ -52,10 +78,10 @@ class KernelPCA(KernelMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         Parameters of the kernels that have them.
     kernel_params : dict, optional
     center : bool
-        Centre in feature space.
+        Whether to centre in feature space.
     approximation : {"nystroem", "rff", "orf"} or None
         None works with K itself, "nystroem" with kernels of landmarks, "rff" and "orf" with random
-        and orthogonal random Fourier features; docs/kernel.md tells which for what.
+        and orthogonal random Fourier features; docs/kernel.md compares them.
     landmarks : {"uniform", "kmeans++", "leverage"} or array of shape (n_landmarks, n_features)
     n_landmarks, n_random_features : int
     solver : str or solver
@@ -63,16 +89,16 @@ class KernelPCA(KernelMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         :class:`dualpca.PCA`.
     formulation : str, callable or None
         The formulation of the paper to solve; its dual needs only K where G is unitarily invariant.
-        Only the span of its solution is used: scores and eigenvalues are those of plain kernel PCA.
+        Scores and eigenvalues are those of plain kernel PCA whatever it is.
     tol, max_iter, random_state, verbose
         As in :class:`dualpca.PCA`; the residual is that of the centred K.
     remove_zero_eig : bool
-        Drop components with eigenvalue zero also if ``n_components`` is given; one always stays.
+        Whether to drop components with eigenvalue zero also if ``n_components`` is given.
     fit_inverse_transform : bool
         Whether there is a way back from scores to rows.
     inverse : {"ridge", "fixed_point"}
-        By kernel ridge regression on the scores, with the ridge ``alpha``, or by the fixed-point
-        iteration of the RBF kernel.
+        Kernel ridge regression on the scores, with the ridge ``alpha``, or the fixed-point iteration
+        of the RBF kernel.
     alpha : float
     n_jobs : int or None
         Threads of the kernel function.
@@ -88,7 +114,7 @@ class KernelPCA(KernelMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         The variance of each score, ``eigenvalues_ / (n_samples - 1)``, and its share of the total in
         feature space. With a linear kernel they are those of :class:`dualpca.PCA`.
     X_fit_ : array
-        The training data, of which ``transform`` takes kernels (K itself if precomputed).
+        The training data, with which ``transform`` takes kernels (K itself if precomputed).
     gamma_ : float
     n_components_, n_samples_, n_features_in_, residual_, variance_shortfall_, n_iter_, n_passes_, solver_
         As in :class:`dualpca.PCA`; a pass is a product with K.
@@ -118,76 +144,24 @@ class KernelPCA(KernelMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         "alpha": [Interval(Real, 0, None, closed="left")],
     }
 
-    def __init__(
-        self,
-        n_components: int | float | None = None,
-        *,
-        kernel: Any = "linear",
-        gamma: Any = None,
-        degree: float = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        center: bool = True,
-        approximation: str | None = None,
-        n_landmarks: int = 500,
-        landmarks: Any = "uniform",
-        n_random_features: int = 1000,
-        solver: Any = "auto",
-        formulation: Any = None,
-        tol: float = 1e-4,
-        max_iter: int = 1000,
-        random_state: Any = None,
-        remove_zero_eig: bool = False,
-        fit_inverse_transform: bool = False,
-        inverse: str = "ridge",
-        alpha: float = 1.0,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.center = center
-        self.approximation = approximation
-        self.n_landmarks = n_landmarks
-        self.landmarks = landmarks
-        self.n_random_features = n_random_features
-        self.solver = solver
-        self.formulation = formulation
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.remove_zero_eig = remove_zero_eig
-        self.fit_inverse_transform = fit_inverse_transform
-        self.inverse = inverse
-        self.alpha = alpha
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    n_components: int | float | None = None
+    _: KW_ONLY
+    center: bool = True
+    solver: Any = "auto"
+    formulation: Any = None
+    tol: float = 1e-4
+    max_iter: int = 1000
+    random_state: Any = None
+    remove_zero_eig: bool = False
+    fit_inverse_transform: bool = False
+    inverse: str = "ridge"
+    alpha: float = 1.0
+    verbose: int = 0
 
-    @reports_progress
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> KernelPCA:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features), or the kernel matrix
-        y : ignored
-        sample_weight : array of shape (n_samples,), optional
-            How often each row counts: a weight of 2 is the row twice, 0 leaves it out.
-
-        Returns
-        -------
-        self
-        """
-        check_number(self.n_components)
+    def _fit(self, X: Any, sample_weight: Any) -> Any:
         X = self._kernel_rows(X, reset=True, rows=1 if self.approximation is None else 2)
-        check_inverse(self, X)
-        rows, weights, present = self._counted(X, sample_weight)
-        rng = np.random.default_rng(seed(self.random_state))
-        self._fit_kernel_parameters(rows, rng)
+        self._check_inverse(X)
+        rows, weights, present, rng = self._prepared(X, sample_weight)
         if self.approximation is None:
             self._fit_exact(X, weights, present)
         else:
@@ -195,7 +169,23 @@ class KernelPCA(KernelMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         self.n_samples_ = X.shape[0]
         if self.fit_inverse_transform:
             self._fit_inverse(row_operator(rows), rng)
-        return self
+        return X
+
+    def _check_inverse(self, X: Any) -> None:
+        """Refuse data and parameters from whose scores there is no way back."""
+        if not self.fit_inverse_transform:
+            return
+        if self.kernel == "precomputed" or sp.issparse(X) or getattr(X, "sparse", False):
+            kind = "a precomputed kernel" if self.kernel == "precomputed" else "sparse data"
+            raise ValueError(
+                f"fit_inverse_transform=True needs dense rows to return to, not {kind}"
+            )
+        exact = self.approximation in (None, "nystroem")
+        if self.inverse == "fixed_point" and not (self.kernel == "rbf" and exact):
+            raise ValueError(
+                "inverse='fixed_point' is for kernel='rbf', exact or by 'nystroem'; use inverse='ridge' "
+                f"with kernel={self.kernel!r} and approximation={self.approximation!r}"
+            )
 
     def _fit_exact(self, X: Any, weights: Any, present: np.ndarray | None) -> None:
         if self.solver == "lapack" or not isinstance(self.n_components, Integral):
@@ -213,8 +203,11 @@ class KernelPCA(KernelMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         root = np.sqrt(weight)
         rows = rows if weights is None else Weighted(rows, root)
         total = rows.energy()
-        start = seed(self.random_state)
-        result = kernel_eigenpairs(self, rows, K, total, start, lambda: all_equal(X[counted]))
+        names = ("solver", "formulation", "tol", "max_iter")
+        options: dict[str, Any] = {name: getattr(self, name) for name in names}
+        options |= {"definite": self._is_definite, "centered": self.center}
+        options |= {"seed": seed(self.random_state), "equal": lambda: all_equal(X[counted])}
+        result = kernel_eigenpairs(rows, K, total, self.n_components, self.kernel, **options)
         ritz = result.ritz
         theta = np.where(nonzero(ritz.theta), ritz.theta, 0)
         ratio, n = theta / total if total > 0 else theta, len(theta)
@@ -234,7 +227,7 @@ class KernelPCA(KernelMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         self._coefficients, self._share, self.eigenvectors_ = (
             in_all_rows(values, present) for values in (A, share, V)
         )
-        self.X_fit_ = X if self.kernel == "precomputed" or is_streamed(X) else X.copy()
+        self._keep(X)
         self.residual_, self.variance_shortfall_ = ritz.residual, result.shortfall()
         self.solver_, self.n_iter_, self.n_passes_ = result.note, result.steps, K.passes
         self.convergence_ = convergence(self.n_passes_, self.residual_)
@@ -246,30 +239,29 @@ class KernelPCA(KernelMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         self.features_ = self._feature_map(rows, rng)
         if present is not None and not rows.is_distributed:
             X, weights = rows, weights[present]
-        operator, n = feature_operator(self.features_, X), self.n_components
+        operator, n = self._features(X), self.n_components
         options = {name: getattr(self, name) for name in FROM_PCA}
         options["n_components"] = min(int(n), *operator.shape) if isinstance(n, Integral) else n
         options["solver"] = "gram" if self.solver == "lapack" else self.solver
         pca = PCA(**options, random_state=int(rng.integers(2**31)))
         pca.fit(operator, sample_weight=weights)
         if n is None or self.remove_zero_eig:
-            pca = truncated(pca, max(1, int(nonzero(pca.singular_values_**2).sum())))
-        self.pca_, self.n_components_ = pca, pca.n_components_
-        self.eigenvalues_ = pca.singular_values_**2
-        self.explained_variance_ = pca.explained_variance_
-        self.explained_variance_ratio_ = pca.explained_variance_ratio_
-        self.residual_, self.variance_shortfall_ = pca.residual_, pca.variance_shortfall_
-        self.solver_, self.n_iter_, self.n_passes_ = pca.solver_, pca.n_iter_, pca.n_passes_
-        self.convergence_ = pca.convergence_
+            last = max(1, int(nonzero(pca.singular_values_**2).sum()))
+            pca.n_components_, pca.components_ = last, pca.components_[:last]
+            pca.singular_values_ = pca.singular_values_[:last]
+            pca.explained_variance_ = pca.explained_variance_[:last]
+            pca.explained_variance_ratio_ = pca.explained_variance_ratio_[:last]
+        self.pca_, self.eigenvalues_ = pca, pca.singular_values_**2
+        for name in TAKEN.split():
+            setattr(self, name, getattr(pca, name))
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
         """Fit the model and return the scores of X.
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n_samples, n_features), or the kernel matrix
-        y : ignored
-        sample_weight : array of shape (n_samples,), optional
+        X, y, sample_weight
+            As in :meth:`fit`.
 
         Returns
         -------
@@ -280,38 +272,14 @@ class KernelPCA(KernelMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             return self.eigenvectors_ * np.sqrt(self.eigenvalues_)
         return self.transform(X)
 
-    def transform(self, X: Any) -> Array:
-        """Return the scores of new rows: Theorem 3.8, from kernels with the training rows alone.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features); for a precomputed kernel the
-            kernels of new rows with the training rows, of shape (n_samples, n_training)
-
-        Returns
-        -------
-        scores : array of shape (n_samples, n_components)
-        """
-        check_is_fitted(self, "eigenvalues_")
-        return self._scores(self._kernel_rows(X, reset=False))
-
-    def _scores(self, X: Any) -> Array:
-        if self.approximation is not None:
-            return self.pca_._scores(feature_operator(self.features_, X))
-        chunks = self._in_chunks(X, self.X_fit_.shape[0])
-        return np.concatenate([self._scores_of(X[rows]) for rows in chunks])
-
-    def _scores_of(self, X: Any) -> np.ndarray:
-        K = X if self.kernel == "precomputed" else self._kernel(X, self.X_fit_)
-        return K @ self._coefficients - self._offset
-
     def _fit_inverse(self, rows: Any, rng: np.random.Generator) -> None:
         N = rows.shape[0]
         sample = rows.take(np.sort(rng.choice(N, min(N, RIDGE_ROWS), replace=False)))
         scores = self.X_transformed_fit_ = self._scores(sample)
         if self.inverse == "ridge":
-            kernel = self._kernel_function(shift=False)
-            self.dual_coef_ = fit_ridge(kernel, scores, sample, self.alpha)
+            K = np.array(self._kernel_function(shift=False)(scores, scores))
+            K.flat[:: K.shape[0] + 1] += self.alpha  # ridge regression (Bakir et al. 2004)
+            self.dual_coef_ = scipy.linalg.solve(K, sample, assume_a="pos", overwrite_a=True)
         else:
             self._start_rows = sample
 

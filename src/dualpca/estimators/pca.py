@@ -1,41 +1,42 @@
-"""PCA with scikit-learn's face."""
+"""PCA as a scikit-learn estimator."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
-from numbers import Integral, Real
+from dataclasses import KW_ONLY, dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
-from sklearn.utils.validation import check_is_fitted
 
 from ..linalg import Array, namespace
 from ..linear.decomposition import Decomposition
 from ..linear.incremental import Sums, merge_batch, sums_of
 from ..linear.likelihood import log_likelihood
-from ..operators import as_operator
+from ..operators import Operator, as_operator
+from ..operators.energy import check_energy
 from ..progress import convergence
 from ..solvers.spectral import SPECTRAL
 from ..solvers.subspace import ITERATIVE, growing_subspace, leading_subspace
 from ._base import (
+    ITERATION_CONSTRAINTS,
     centered_rows,
     check_components,
-    check_energy,
-    check_number,
     check_same_kind,
-    is_dense_in_memory,
     seed,
     validated,
 )
-from ._fit_context import FitContext, reports_progress
-from ._scores import CovarianceMixin, ScoresMixin
+from ._fit_context import reports_progress
+from ._scores import CovarianceMixin
 
 __all__ = ["PCA"]
 
 
-class PCA(FitContext, CovarianceMixin, ScoresMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class PCA(CovarianceMixin, BaseEstimator):
     """Principal component analysis at the accuracy that was asked for.
 
     Parameters
@@ -59,7 +60,7 @@ class PCA(FitContext, CovarianceMixin, ScoresMixin, BaseEstimator):
         The relative residual ``||C V - V Theta||_F / ||C V||_F`` to reach, C being the covariance.
         1e-4 leaves 1e-8 to 1e-7 of the variance; use 1e-8 to match scores digit by digit.
     max_iter : int
-        The most iterations; a ConvergenceWarning tells the residual if that is not enough.
+        The most iterations; a ConvergenceWarning names the residual reached if that is not enough.
     random_state : int, RandomState instance or None
         The seed of the random start of iterative solvers.
     verbose : int
@@ -111,70 +112,24 @@ class PCA(FitContext, CovarianceMixin, ScoresMixin, BaseEstimator):
         "center": ["boolean"],
         "solver": [StrOptions({"auto", *SPECTRAL, *ITERATIVE}), callable],
         "formulation": [str, callable, None],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
+        **ITERATION_CONSTRAINTS,
     }
 
-    def __init__(
-        self,
-        n_components: int | float | str | None = None,
-        *,
-        whiten: bool = False,
-        center: bool = True,
-        solver: Any = "auto",
-        formulation: Any = None,
-        tol: float = 1e-4,
-        max_iter: int = 1000,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.whiten = whiten
-        self.center = center
-        self.solver = solver
-        self.formulation = formulation
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.verbose = verbose
+    n_components: int | float | str | None = None
+    _: KW_ONLY
+    whiten: bool = False
+    center: bool = True
+    solver: Any = "auto"
+    formulation: Any = None
+    tol: float = 1e-4
+    max_iter: int = 1000
+    random_state: Any = None
+    verbose: int = 0
 
-    @reports_progress
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> PCA:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
-        y : ignored
-        sample_weight : array of shape (n_samples,), optional
-            How often each row counts: a weight of 2 is the row twice, 0 leaves it out.
-
-        Returns
-        -------
-        self
-        """
-        self._set(self._decompose(X, sample_weight)[1])
-        return self
-
-    @reports_progress
-    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
-        """Fit the model and return the scores of X.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
-        y : ignored
-        sample_weight : array of shape (n_samples,), optional
-
-        Returns
-        -------
-        scores : array of shape (n_samples, n_components)
-        """
+    def _fit(self, X: Any, sample_weight: Any) -> Any:
         X, data = self._decompose(X, sample_weight)
         self._set(data)
-        return self._scores(X)
+        return X
 
     @reports_progress
     def path(self, X: Any, n_components: Any, sample_weight: Any = None) -> list[PCA]:
@@ -182,14 +137,14 @@ class PCA(FitContext, CovarianceMixin, ScoresMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
+        X, sample_weight
+            As in :meth:`fit`.
         n_components : sequence of int
-        sample_weight : array of shape (n_samples,), optional
 
         Returns
         -------
         models : list of PCA
-            One for each number, in their order, fitted; self is left as it is.
+            A fitted model for each number, in their order; self does not change.
 
         Examples
         --------
@@ -209,9 +164,8 @@ class PCA(FitContext, CovarianceMixin, ScoresMixin, BaseEstimator):
         largest = clone(self).set_params(n_components=max(sizes))
         data = largest._decompose(X, sample_weight)[1]
         steps = convergence(data.passes, data.result.ritz.residual)
-        seen = {name: value for name, value in vars(largest).items() if name.endswith("_in_")}
         for model in models:
-            vars(model).update(seen)
+            vars(model).update({k: v for k, v in vars(largest).items() if k.endswith("_in_")})
             model._set(data)
             model.convergence_ = [*steps[:-1], (data.passes, model.residual_)]
         return models
@@ -246,7 +200,6 @@ class PCA(FitContext, CovarianceMixin, ScoresMixin, BaseEstimator):
         True
         """
         self._validate_params()
-        check_number(self.n_components)
         fitted = hasattr(self, "components_")
         X = validated(self, X, reset=not fitted, rows=1 if fitted else 2)
         if fitted:
@@ -271,40 +224,27 @@ class PCA(FitContext, CovarianceMixin, ScoresMixin, BaseEstimator):
         -------
         log_likelihood : array of shape (n_samples,)
         """
-        check_is_fitted(self, "components_")
-        check_same_kind(X, self.components_, "PCA.score_samples")
-        operator = as_operator(validated(self, X, reset=False, sparse=False))
+        operator = as_operator(self._checked(X, "score_samples", sparse=False))
         return log_likelihood(operator, self.mean_, *self._gaussian())
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Return the mean log-likelihood of the rows.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-        y : ignored
-
-        Returns
-        -------
-        log_likelihood : float
-        """
+        """Return the mean of :meth:`score_samples` of the rows; y is ignored."""
         values = self.score_samples(X)
         return float(namespace(values).mean(values))
 
     def _decompose(self, X: Any, sample_weight: Any) -> tuple[Any, Decomposition]:
         """Return the validated X and its leading components."""
-        check_number(self.n_components)
         if self.solver == "lapack" and isinstance(X, np.memmap):
             X = np.array(X)  # a full SVD holds the data in memory in any case
         X = validated(self, X, reset=True, rows=2)
-        operator, dense = as_operator(X), is_dense_in_memory(X)
+        operator, dense = as_operator(X), not (sp.issparse(X) or isinstance(X, Operator))
         with operator.blas_limited() if dense else nullcontext():
             s = self._to_compute(*operator.shape)
             Xc, mean, mass = centered_rows(operator, sample_weight, self.center)
             energy = Xc.energy()
             check_energy(energy, Xc)
-            given = ("solver", "formulation", "tol", "max_iter")
-            options: dict[str, Any] = {name: getattr(self, name) for name in given}
+            names = ("solver", "formulation", "tol", "max_iter")
+            options: dict[str, Any] = {name: getattr(self, name) for name in names}
             options |= {"dense": dense, "energy": energy, "seed": seed(self.random_state)}
             if isinstance(self.n_components, RealNotInt):
                 result = growing_subspace(Xc, float(self.n_components) * energy, **options)
@@ -345,6 +285,4 @@ class PCA(FitContext, CovarianceMixin, ScoresMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self.solver != "lapack"
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.array_api_support = True
         return tags

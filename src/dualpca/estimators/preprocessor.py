@@ -1,37 +1,36 @@
-"""Missing cells and scales, before PCA."""
+"""Missing cells and scales of columns, as a scikit-learn estimator."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from array_api_compat import is_array_api_obj, is_numpy_array
+from array_api_compat import is_array_api_obj
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils._set_output import _wrap_data_with_container
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from ..operators import Operator, as_operator, is_streamed
 from ..operators.block_ops import as_float
 from ..operators.readable import check_readable
 from ..operators.row_blocks import RowBlocked
-from ..preprocessing.columns import check_cells, column_name, medians, summarize
-from ..preprocessing.scaling import Scaling, apply
-from ._base import _check_shape, _streamed, check_names
-from ._fit_context import restored_on_error
-from ._save import SaveMixin
+from ..preprocessing.columns import (
+    Scaling,
+    apply,
+    check_cells,
+    column_name,
+    medians,
+    summarize,
+)
+from ._base import _check_shape, validated
+from ._fit_context import SaveMixin, restored_on_error
 
 __all__ = ["Preprocessor"]
 
 #: Medians of data that is not in memory are those of a sample of this many rows, or numbers.
 SAMPLE_ROWS, SAMPLE_NUMBERS = 100_000, 2**25
-
-#: How scikit-learn checks data that may have missing cells.
-CHECKS = {
-    "accept_sparse": ["csr", "csc"],
-    "dtype": [np.float64, np.float32],
-    "ensure_all_finite": False,
-}
 
 
 class _Transform:
@@ -60,20 +59,11 @@ class _Transform:
         return _wrap_data_with_container("transform", rows, X, self)
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Return ``fit(X).transform(X)``.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
-        y : ignored
-
-        Returns
-        -------
-        X : as of ``transform``
-        """
+        """Return ``fit(X).transform(X)``; y is ignored."""
         return self.fit(X, y).transform(X)  # type: ignore[attr-defined]
 
 
+@dataclass(eq=False, repr=False)
 class Preprocessor(_Transform, SaveMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Fill missing cells and bring columns to one scale, before PCA.
 
@@ -89,8 +79,8 @@ class Preprocessor(_Transform, SaveMixin, OneToOneFeatureMixin, TransformerMixin
         centred. Columns without spread have the scale 1. If more than half of a column is equal, so
         that its MAD is 0, "robust" takes 1.2533 times the mean absolute deviation from the median.
     missing : {"refuse", "impute"}
-        Whether NaN is an error, which tells how many there are and where, or is filled. Infinite
-        values are always refused.
+        Whether NaN is an error, whose message counts and locates them, or is filled. Infinite values
+        are always refused.
 
     Attributes
     ----------
@@ -132,9 +122,8 @@ class Preprocessor(_Transform, SaveMixin, OneToOneFeatureMixin, TransformerMixin
         "missing": [StrOptions({"refuse", "impute"})],
     }
 
-    def __init__(self, scaling: str = "none", missing: str = "refuse") -> None:
-        self.scaling = scaling
-        self.missing = missing
+    scaling: str = "none"
+    missing: str = "refuse"
 
     def fit(self, X: Any, y: Any = None) -> Preprocessor:
         """Learn medians, centres and scales.
@@ -154,8 +143,7 @@ class Preprocessor(_Transform, SaveMixin, OneToOneFeatureMixin, TransformerMixin
         return self
 
     def _fit(self, X: Any) -> None:
-        operator = as_operator(X)
-        assert isinstance(operator, RowBlocked)
+        operator: Any = as_operator(X)
         names = getattr(self, "feature_names_in_", None)
         summary = summarize(operator)
         check_cells(summary, names, self.missing)
@@ -207,7 +195,7 @@ class Preprocessor(_Transform, SaveMixin, OneToOneFeatureMixin, TransformerMixin
         check_is_fitted(self, "n_filled_")
         check_readable(X)
         if not is_array_api_obj(X) and not isinstance(X, Operator):
-            X = check_array(X, **CHECKS)
+            X = check_array(X, accept_sparse=["csr", "csc"], ensure_all_finite=False)
         _check_shape(X, 0)
         if X.shape[1] != self.n_features_in_:
             raise ValueError(
@@ -219,23 +207,8 @@ class Preprocessor(_Transform, SaveMixin, OneToOneFeatureMixin, TransformerMixin
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         """Return X as floats of its own kind, NaN included; its operator if it is not in memory."""
-        check_readable(X)
-        if isinstance(X, RowBlocked) or is_streamed(X):
-            operator = as_operator(X)
-            if reset:
-                self.__dict__.pop("feature_names_in_", None)
-                names = getattr(operator, "names", None)
-                if names is not None:
-                    check_names(self, names, reset=True)
-                self.n_features_in_ = operator.shape[1]
-            return _streamed(self, operator, reset=False, rows=1)
-        if isinstance(X, Operator):
-            raise TypeError(f"X is a {type(X).__name__}, of which no rows are known; give its rows")
-        if is_array_api_obj(X) and not is_numpy_array(X):
-            _check_shape(X, 1)
-            validate_data(self, X, reset=reset, skip_check_array=True)
-            return as_float(X)
-        return validate_data(self, X, reset=reset, **CHECKS)
+        X = validated(self, X, reset=reset, finite=False)
+        return X if isinstance(X, Operator) else as_float(X)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from numbers import Integral, Real
+from dataclasses import KW_ONLY, dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,13 @@ from ..progress import convergence, stopped
 from ..pursuit.admm import Shrinkage, pursue
 from ..pursuit.l1_fit import l1_scores
 from ..solvers.solve import user_stacklevel
-from ._base import check_same_kind, check_scores, seed, validated
+from ._base import ITERATION_CONSTRAINTS, check_same_kind, check_scores, seed, validated
 from ._fit_context import FitContext, reports_progress
 
 __all__ = ["PrincipalComponentPursuit"]
 
 
+@dataclass(eq=False, repr=False)
 class PrincipalComponentPursuit(
     FitContext, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
@@ -50,12 +52,8 @@ class PrincipalComponentPursuit(
         Stop when ``||X - L - S||_F <= tol ||X||_F``, as the source does, and the dual residual is at
         most ``tol`` too. Rounding ends the iterations at about 1e-6 in float32 and 2e-15 in float64;
         ``residual_`` has what was reached.
-    max_iter : int
-        The most iterations; a ConvergenceWarning has the residuals reached.
-    random_state : int, RandomState instance or None
-        The seed of the random start of the singular vectors; the solution depends on it within tol.
-    verbose : int
-        1 shows a line of progress on standard error, 2 a line for each iteration.
+    max_iter, random_state, verbose
+        As in :class:`dualpca.PCA`; the solution depends on the seed within ``tol`` only.
 
     Attributes
     ----------
@@ -71,11 +69,8 @@ class PrincipalComponentPursuit(
     gap_, dual_residual_, residual_ : float
         ``||X - L - S||_F / ||X||_F``; ``mu ||S - S'||_F / ||Y||_F``, where S' is the S before, which
         bounds the distance of Y to the subgradients of both norms; and the larger of the two.
-    n_iter_, n_passes_ : int
-        Iterations; each is a pass over X.
-    convergence_ : list of (int, float)
-        Iterations and ``residual_`` so far.
-    n_samples_, n_features_in_ : int
+    n_samples_, n_features_in_, n_iter_, n_passes_, convergence_
+        As in :class:`dualpca.PCA`; each iteration is a pass over X.
 
     Notes
     -----
@@ -103,28 +98,16 @@ class PrincipalComponentPursuit(
     _parameter_constraints = {  # noqa: RUF012
         "lam": [Interval(Real, 0, None, closed="neither"), None],
         "mu": [Interval(Real, 0, None, closed="neither"), None],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
+        **ITERATION_CONSTRAINTS,
     }
 
-    def __init__(
-        self,
-        *,
-        lam: float | None = None,
-        mu: float | None = None,
-        tol: float = 1e-7,
-        max_iter: int = 1000,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.lam = lam
-        self.mu = mu
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.verbose = verbose
+    _: KW_ONLY
+    lam: float | None = None
+    mu: float | None = None
+    tol: float = 1e-7
+    max_iter: int = 1000
+    random_state: Any = None
+    verbose: int = 0
 
     @reports_progress
     def fit(self, X: Any, y: Any = None) -> PrincipalComponentPursuit:
@@ -139,7 +122,6 @@ class PrincipalComponentPursuit(
         -------
         self
         """
-        self._validate_params()
         X = self._dense(X, reset=True)
         options = {name: getattr(self, name) for name in ("lam", "mu", "tol", "max_iter")}
         result = pursue(X, Shrinkage(seed(self.random_state)), **options)

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import check_is_fitted
 
-from ..kernels.definite import Ends, check_definite, definite_by_name
-from ..kernels.features import feature_operator
+from ..kernels.eigen import Ends, check_definite
 from ..linalg import Array
-from ..operators import is_streamed
 from ..progress import convergence, phase
 from ..robust.distances import RowDistances, orthogonal_distance
-from ..robust.fit import fit_robust
-from ..robust.flags import warn_of_doubt
-from ..robust.starts import STARTS, KernelAccess
-from ._base import check_number, seed
-from ._fit_context import reports_progress
+from ..robust.fit import RobustOptions, fit_robust
+from ..robust.starts import STARTS, warn_of_doubt
 from ._kernels import KERNEL_CONSTRAINTS, KernelMixin
 from ._outliers import MAP, ROBUST_CONSTRAINTS, OutlierScoresMixin, score_distances
 from .robust_pca import RobustPCA
@@ -34,13 +29,8 @@ TAKEN = (
 )
 
 
-class RobustKernelPCA(
-    KernelMixin,
-    OutlierScoresMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    BaseEstimator,
-):
+@dataclass(eq=False, repr=False)
+class RobustKernelPCA(KernelMixin, OutlierScoresMixin, BaseEstimator):
     """Kernel PCA that bad rows do not move, and that flags them.
 
     It is :class:`dualpca.RobustPCA` in feature space, by the dual DCA of the paper (Algorithm 6), from K
@@ -52,9 +42,10 @@ class RobustKernelPCA(
         As in :class:`dualpca.KernelPCA`.
     approximation, n_landmarks, landmarks, n_random_features
         As in :class:`dualpca.KernelPCA`; the fit is RobustPCA of the features then.
-    n_components, loss, normalize, refit, quantile, flag, contamination, tol, max_iter, random_state,
-    verbose
+    n_components, loss, normalize, refit, quantile, flag, contamination
         As in :class:`dualpca.RobustPCA`; ``n_components=None`` is for kernels of low rank.
+    tol, max_iter, random_state, verbose
+        As in :class:`dualpca.RobustPCA`.
     center : {"joint", "geometric_median", "mean"} or None
         The centre in feature space.
     init : str or list of str
@@ -67,15 +58,9 @@ class RobustKernelPCA(
         The axes are ``Gamma^T axes_coef_``; not with an approximation.
     center_coef_ : array of shape (n_samples,)
         The centre is ``Gamma^T center_coef_``; not with an approximation.
-    explained_variance_, explained_variance_ratio_ : arrays of shape (n_components,)
-    weights_, score_distances_, orthogonal_distances_, outliers_ : arrays of shape (n_samples,)
-    score_cutoff_, orthogonal_cutoff_, offset_, agreement_, residual_ : float
-    flags_by_, start_ : str
-    refitted_ : bool
-    loss_ : Loss
-    convergence_ : list of (int, float)
-    n_components_, n_samples_, n_features_in_, n_iter_, n_passes_ : int
-        As in :class:`dualpca.RobustPCA`.
+    explained_variance_, weights_, outliers_, offset_, residual_ and the others
+        As in :class:`dualpca.RobustPCA`, which has also ``components_``, ``mean_`` and
+        ``noise_variance_``.
 
     Examples
     --------
@@ -98,93 +83,29 @@ class RobustKernelPCA(
         "solver": [StrOptions({"auto", "anderson", "dca"}), callable],
     }
 
-    def __init__(
-        self,
-        n_components: int | float | str | None = "auto",
-        *,
-        kernel: Any = "rbf",
-        gamma: Any = "median",
-        degree: float = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        approximation: str | None = None,
-        n_landmarks: int = 500,
-        landmarks: Any = "uniform",
-        n_random_features: int = 1000,
-        loss: Any = "geman_mcclure",
-        normalize: bool = True,
-        center: str | None = "joint",
-        init: Any = "auto",
-        refit: bool = True,
-        solver: Any = "auto",
-        quantile: float = 0.999,
-        flag: str = "orthogonal",
-        contamination: Any = "auto",
-        tol: float = 1e-3,
-        max_iter: int = 300,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.approximation = approximation
-        self.n_landmarks = n_landmarks
-        self.landmarks = landmarks
-        self.n_random_features = n_random_features
-        self.loss = loss
-        self.normalize = normalize
-        self.center = center
-        self.init = init
-        self.refit = refit
-        self.solver = solver
-        self.quantile = quantile
-        self.flag = flag
-        self.contamination = contamination
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    _: KW_ONLY
+    kernel: Any = "rbf"
+    gamma: Any = "median"
+    random_state: Any = None
+    verbose: int = 0
 
-    @reports_progress
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> RobustKernelPCA:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features), or the kernel matrix
-        y : ignored
-        sample_weight : array of shape (n_samples,), optional
-            How often each row counts: a weight of 2 is the row twice, 0 leaves it out.
-
-        Returns
-        -------
-        self
-        """
-        self._validate_params()
-        check_number(self.n_components)
+    def _fit(self, X: Any, sample_weight: Any) -> Any:
         X = self._kernel_rows(X, reset=True, rows=2)
-        rows, weights, present = self._counted(X, sample_weight)
-        rng = np.random.default_rng(seed(self.random_state))
-        self._fit_kernel_parameters(rows, rng)
+        rows, weights, present, rng = self._prepared(X, sample_weight)
         if self.approximation is None:
             self._fit_exact(X, weights, rng)
         else:
             self.features_ = self._feature_map(rows, rng)
             self._fit_features(X, weights, present, rng)
-        return self
+        return X
 
     def _fit_features(
         self, X: Any, weights: Any, present: np.ndarray | None, rng: np.random.Generator
     ) -> None:
         """Fit RobustPCA of the features; distances include what landmarks do not span (Pythagoras)."""
-        operator = feature_operator(self.features_, X)
-        model = RobustPCA(**vars(self._options()), random_state=int(rng.integers(2**31)))
+        operator = self._features(X)
+        options = {field.name: getattr(self, field.name) for field in fields(RobustOptions)}
+        model = RobustPCA(**options, random_state=int(rng.integers(2**31)))
         self.pca_ = model.fit(operator, sample_weight=weights)
         steps, rows = model.convergence_, None
         if self.approximation == "nystroem":
@@ -230,14 +151,14 @@ class RobustKernelPCA(
 
         def check_spectrum(values: np.ndarray, s: int) -> None:
             ends = Ends(*(float(values[i]) for i in (s - 1, -1, 0)))
-            check_definite(self, values[:s].clip(0), ends, by_size=True)
+            check_definite(self.kernel, bool(self.center), values[:s].clip(0), ends, by_size=True)
 
-        kernel = KernelAccess(between, None if definite_by_name(self) else check_spectrum)
         mass = None if weights is None else np.asarray(weights, dtype=float)
-        fit = fit_robust(K, self._options(), rng, mass, kernel)
+        check = None if self._is_definite else check_spectrum
+        fit = fit_robust(K, self, rng, mass, between, check)
         self._set_fit(fit, K)
         parts = fit.components
-        self.X_fit_ = X if self.kernel == "precomputed" or is_streamed(X) else X.copy()
+        self._keep(X)
         self.axes_coef_, self.center_coef_ = K.asarray(parts.V), K.asarray(parts.center)
         image = np.asarray(K.rmatmul(self.center_coef_[:, None]).image, dtype=float)[:, 0]
         self._offset = image @ parts.V
@@ -250,69 +171,33 @@ class RobustKernelPCA(
         warn_of_doubt(self.outliers_, self.contamination, fit.start)
 
     def fit_predict(self, X: Any, y: Any = None, **params: Any) -> Array:
-        """Return +1 for good training rows, -1 for outliers; also for a precomputed kernel.
+        """Fit the model to X, with the ``params`` of :meth:`fit`, and return +1 or -1 for each row.
 
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features), or the kernel matrix
-        y : ignored
-        **params : passed to ``fit``
-
-        Returns
-        -------
-        labels : integer array of shape (n_samples,)
+        Outliers have -1. This method is there for a precomputed kernel too, unlike :meth:`predict`.
         """
         return 1 - 2 * self.fit(X, **params).outliers_.astype(np.int64)
 
-    def transform(self, X: Any) -> Array:
-        """Return the scores of new rows, from kernels with the training rows alone (Theorem 3.8).
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features); for a precomputed kernel the
-            kernels of new rows with the training rows, of shape (n_samples, n_training)
-
-        Returns
-        -------
-        scores : array of shape (n_samples, n_components)
-        """
-        X = self._checked(X, "transform")
-        if self.approximation is not None:
-            return self.pca_._scores(feature_operator(self.features_, X))
-        return np.concatenate(
-            [self._image(X[rows])[0] for rows in self._in_chunks(X, self.X_fit_.shape[0])]
-        )
-
-    def _checked(self, X: Any, method: str) -> Any:
-        check_is_fitted(self, "explained_variance_")
-        return self._kernel_rows(X, reset=False)
-
-    def _image(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return the scores of rows, and their inner products with the centre."""
-        K = X if self.kernel == "precomputed" else self._kernel(X, self.X_fit_)
-        scores = K @ self.axes_coef_
-        return scores - self._offset.astype(scores.dtype), K @ self.center_coef_
-
-    def _check_new_rows(self) -> None:
+    def _check_new_rows(self) -> bool:
         if self.kernel == "precomputed":
             raise ValueError(
                 "the distances of new rows need k(x, x), which a precomputed kernel matrix does not "
                 "hold; use orthogonal_distances_ and outliers_ for training rows, or give rows and a "
                 "kernel function"
             )
+        return True
 
     def _distances(self, X: Any) -> tuple[Array, Array]:
         if self.approximation is not None:
-            operator = feature_operator(self.features_, X)
+            operator = self._features(X)
             score, orthogonal = self.pca_._distances(operator)
             if self.approximation == "nystroem":
                 orthogonal = np.hypot(orthogonal, self._unspanned(X, operator))
             return score, orthogonal
         self._check_new_rows()
         parts = []
-        for rows in self._in_chunks(X, self.X_fit_.shape[0]):
-            T, inner = self._image(X[rows])
-            size2 = self._diagonal(X[rows])
+        for rows in self._chunks(X):
+            K, size2 = self._kernels_with_training(rows), self._diagonal(rows)
+            T, inner = self._scores_of(K), K @ self.center_coef_
             squares = np.stack([size2 - 2 * inner + self._center_norm2, size2])
             norms, sizes = np.sqrt(np.clip(squares, 0.0, None)).astype(T.dtype)
             orthogonal = orthogonal_distance(norms, T, sizes)

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import check_is_fitted
 
 from ..linalg import Array, namespace, to_numpy
 from ..operators import Selected, as_operator
 from ..operators.block_ops import dense
-from ..operators.row_blocks import RowBlocked
 from ..progress import convergence
-from ..robust.center import CENTERS
 from ..robust.distances import scores_and_distances
 from ..robust.fit import fit_robust
-from ..robust.flags import warn_of_doubt
-from ..robust.starts import STARTS, scree, take_sample
-from ._base import check_number, check_same_kind, checked_weights, seed, shifted, validated
-from ._fit_context import FitContext, reports_progress
+from ..robust.scale import CENTERS
+from ..robust.starts import STARTS, scree, take_sample, warn_of_doubt
+from ._base import checked_weights, seed, shifted, validated
 from ._outliers import ROBUST_CONSTRAINTS, OutlierScoresMixin, score_distances
-from ._scores import CovarianceMixin, ScoresMixin
+from ._scores import CovarianceMixin
 
 __all__ = ["RobustPCA"]
 
 
-class RobustPCA(FitContext, OutlierScoresMixin, CovarianceMixin, ScoresMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
     """PCA that bad rows do not move, and that flags them.
 
     It minimises ``sum_i rho(||(I - W W^T)(x_i - c)||)`` over an orthonormal W and a centre c, the robust
@@ -39,12 +37,12 @@ class RobustPCA(FitContext, OutlierScoresMixin, CovarianceMixin, ScoresMixin, Ba
     n_components : int, float, "auto" or None
         A number; the fraction of the robust variance to explain (0 < f < 1); "auto", the fewest
         components that hold 80 % of it, at most 10; or None, all n_features, which needs more than
-        twice as many rows. The robust variance is that of the least outlying half of the rows (see
-        :meth:`scree`), of which the fit may hold a little more or less.
+        twice as many rows. The robust variance is that of the least outlying half of the rows, as in
+        :meth:`scree`.
     loss : str or Loss
         "l1" (the paper's), "lp", "huber", "log", "cauchy", "geman_mcclure", "welsch", "tukey", or an
-        instance such as ``Huber(scale=0.1)``. A scale that is not given is set from the residuals of
-        the good rows at the start.
+        instance such as ``Huber(scale=0.1)``. The default scale comes from the residuals of the good
+        rows at the start.
     normalize : bool
         Divide each row by its distance from the centre, so that its loss does not depend on its norm.
     center : {"joint", "geometric_median", "median", "mean"}, None or array of shape (n_features,)
@@ -70,12 +68,8 @@ class RobustPCA(FitContext, OutlierScoresMixin, CovarianceMixin, ScoresMixin, Ba
         The share of the training rows to flag, instead of by ``quantile``.
     tol : float
         The relative residual of DCA, and of the centre, to reach; statistical errors are larger.
-    max_iter : int
-        The most iterations; a ConvergenceWarning names the residual reached.
-    random_state : int, RandomState instance or None
-        The seed of the sample and of the directions.
-    verbose : int
-        1 shows a line of progress on standard error, 2 a line for each iteration.
+    max_iter, random_state, verbose
+        As in :class:`dualpca.PCA`; the seed is also that of the sample and of the directions.
 
     Attributes
     ----------
@@ -88,7 +82,7 @@ class RobustPCA(FitContext, OutlierScoresMixin, CovarianceMixin, ScoresMixin, Ba
     noise_variance_ : float
         The mean variance of good rows in the directions left out.
     weights_ : array of shape (n_samples,)
-        The weight of each training row in the loss before the refit, the largest being 1.
+        The weight of each training row in the loss before the refit; the largest is 1.
     score_distances_, orthogonal_distances_ : arrays of shape (n_samples,)
         The two distances of the training rows.
     score_cutoff_, orthogonal_cutoff_ : float
@@ -109,11 +103,8 @@ class RobustPCA(FitContext, OutlierScoresMixin, CovarianceMixin, ScoresMixin, Ba
         The share of the nearest half of the rows that the starts have in common.
     loss_ : Loss
         The loss with its scale.
-    n_components_, n_samples_, n_features_in_, n_iter_, n_passes_ : int
-    residual_ : float
-        The relative residual that DCA reached.
-    convergence_ : list of (int, float)
-        Passes over the data and the residual, at each iteration that was tested.
+    n_components_, n_samples_, n_features_in_, residual_, n_iter_, n_passes_, convergence_
+        As in :class:`dualpca.PCA`; the residual is that of DCA.
 
     Notes
     -----
@@ -142,40 +133,9 @@ class RobustPCA(FitContext, OutlierScoresMixin, CovarianceMixin, ScoresMixin, Ba
         "solver": [StrOptions({"auto", "anderson", "dca", "irls", "dual"}), callable],
     }
 
-    whiten = False
-
-    def __init__(
-        self,
-        n_components: int | float | str | None = "auto",
-        *,
-        loss: Any = "geman_mcclure",
-        normalize: bool = True,
-        center: Any = "joint",
-        init: Any = "auto",
-        refit: bool = True,
-        solver: Any = "auto",
-        quantile: float = 0.999,
-        flag: str = "orthogonal",
-        contamination: Any = "auto",
-        tol: float = 1e-3,
-        max_iter: int = 300,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.loss = loss
-        self.normalize = normalize
-        self.center = center
-        self.init = init
-        self.refit = refit
-        self.solver = solver
-        self.quantile = quantile
-        self.flag = flag
-        self.contamination = contamination
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.verbose = verbose
+    _: KW_ONLY
+    random_state: Any = None
+    verbose: int = 0
 
     @property
     def _is_centered(self) -> bool:
@@ -183,28 +143,14 @@ class RobustPCA(FitContext, OutlierScoresMixin, CovarianceMixin, ScoresMixin, Ba
 
     @property
     def _origin(self) -> Array:
-        # In float64: that of float32 rows far from 0 is rounded by more than their spread may be.
+        # The float32 centre of rows far from 0 may be rounded by more than the spread of the rows.
         return to_numpy(self.mean_).astype(float) + to_numpy(self._mean_rest)
 
-    @reports_progress
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> RobustPCA:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
-        y : ignored
-        sample_weight : array of shape (n_samples,), optional
-            How often each row counts: a weight of 2 is the row twice, 0 leaves it out.
-
-        Returns
-        -------
-        self
-        """
+    def _fit(self, X: Any, sample_weight: Any) -> Any:
         whole, weights, present = self._checked_rows(X, sample_weight)
         rows = whole if present is None else Selected(whole, present)
         rng = np.random.default_rng(seed(self.random_state))
-        fit = fit_robust(rows, self._options(), rng, weights)
+        fit = fit_robust(rows, self, rng, weights)
         self._set_fit(fit, rows)
         parts, (d, s) = fit.components, fit.components.V.shape
         self.components_ = rows.asarray(np.ascontiguousarray(parts.V.T))
@@ -223,18 +169,16 @@ class RobustPCA(FitContext, OutlierScoresMixin, CovarianceMixin, ScoresMixin, Ba
         self.n_samples_, self.n_passes_ = whole.shape[0], whole.passes
         self.convergence_ = convergence(self.n_passes_, self.residual_)
         warn_of_doubt(self.outliers_, self.contamination, fit.start)
-        return self
+        return whole
 
     def _checked_rows(
         self, X: Any, sample_weight: Any
-    ) -> tuple[RowBlocked, Array | None, np.ndarray | None]:
+    ) -> tuple[Any, Array | None, np.ndarray | None]:
         """Return the rows, the weights of those that count, and which do, None if all.
 
         Rows of weight 0 that are on a cluster count.
         """
-        check_number(self.n_components)
-        rows = as_operator(validated(self, X, reset=True, rows=2))
-        assert isinstance(rows, RowBlocked)
+        rows: Any = as_operator(validated(self, X, reset=True, rows=2))
         if rows.is_distributed and isinstance(self.solver, str) and self.solver == "dual":
             raise ValueError(
                 "solver='dual' iterates on a row for each row of X, which dask data keeps on the "
@@ -252,8 +196,8 @@ class RobustPCA(FitContext, OutlierScoresMixin, CovarianceMixin, ScoresMixin, Ba
 
         Parameters
         ----------
-        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
-        sample_weight : array of shape (n_samples,), optional
+        X, sample_weight
+            As in :meth:`fit`.
 
         Returns
         -------
@@ -267,11 +211,6 @@ class RobustPCA(FitContext, OutlierScoresMixin, CovarianceMixin, ScoresMixin, Ba
         rng = np.random.default_rng(seed(self.random_state))
         sample = take_sample(rows, self.center, weights, rng)
         return scree(sample.rows, sample.relative_center, rng)
-
-    def _checked(self, X: Any, method: str) -> Any:
-        check_is_fitted(self, "components_")
-        check_same_kind(X, self.components_, f"{type(self).__name__}.{method}")
-        return validated(self, X, reset=False)
 
     def _distances(self, X: Any) -> tuple[Array, Array]:
         T, orthogonal = scores_and_distances(shifted(X, self._origin), self.components_.T)
@@ -291,8 +230,7 @@ class RobustPCA(FitContext, OutlierScoresMixin, CovarianceMixin, ScoresMixin, Ba
             Squared residuals with the sign of the residual; their magnitudes sum over a row to the
             squared orthogonal distance.
         """
-        operator = as_operator(self._checked(X, "contributions"))
-        assert isinstance(operator, RowBlocked)
+        operator: Any = as_operator(self._checked(X, "contributions"))
         mean, V = self.mean_, self.components_.T
 
         def part(rows: slice, block: Any) -> Array:
@@ -301,10 +239,3 @@ class RobustPCA(FitContext, OutlierScoresMixin, CovarianceMixin, ScoresMixin, Ba
             return residual * namespace(residual).abs(residual)
 
         return operator.map_rows(part, operator.shape[1])
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.array_api_support = True
-        return tags

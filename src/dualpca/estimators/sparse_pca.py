@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from typing import Any
 
@@ -13,6 +14,7 @@ from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 
 from ..linalg import Array, fix_signs, namespace, to_numpy
 from ..operators import Operator, as_operator
+from ..operators.energy import check_energy
 from ..progress import convergence
 from ..solvers.base import TINY
 from ..solvers.solve import user_stacklevel
@@ -21,22 +23,22 @@ from ..sparse.active import ActiveColumns
 from ..sparse.components import SparseOptions
 from ..sparse.deflation import adjusted_variances, cumulative_variances
 from ._base import (
+    ITERATION_CONSTRAINTS,
     centered_rows,
     check_components,
-    check_energy,
-    check_number,
     nonzeros,
     seed,
     shifted,
     validated,
 )
-from ._fit_context import FitContext, reports_progress
+from ._fit_context import reports_progress
 from ._scores import ScoresMixin
 
 __all__ = ["SparsePCA"]
 
 
-class SparsePCA(FitContext, ScoresMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class SparsePCA(ScoresMixin, BaseEstimator):
     """Principal component analysis whose components use few features each.
 
     Parameters
@@ -66,18 +68,16 @@ class SparsePCA(FitContext, ScoresMixin, BaseEstimator):
     center : bool
         Whether to subtract the mean of each feature.
     n_starts : int or None
-        The number of starts, of which the best result is kept: leading eigenvectors, single features
-        and random vectors for each component by deflation, else principal axes and random rotations of
-        these. None is 8 by deflation, where starts share the work, else 1.
+        The number of starts, of which the best is kept: by deflation, for each component, leading
+        eigenvectors, single features and random vectors (None is 8); else principal axes and random
+        rotations of these (None is 1).
     tol : float
         Stop when a step turns a component by at most this angle. With deflation and
         ``penalty="cardinality"`` components are then fixed points to rounding.
     max_iter : int
         The most steps for a component; a ConvergenceWarning has the residual reached.
-    random_state : int, RandomState instance or None
-        The seed of the starts.
-    verbose : int
-        1 shows a line of progress on standard error, 2 a line for each iteration.
+    random_state, verbose
+        As in :class:`dualpca.PCA`.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class SparsePCA(FitContext, ScoresMixin, BaseEstimator):
         Steps from the best start in the last round, and passes over the data after validation,
         including those for the models before it in a path.
     convergence_ : list of (int, float)
-        Steps so far, of all starts and components, and the length of each.
+        The number of each step, over all starts and components, and its length.
 
     Notes
     -----
@@ -139,76 +139,26 @@ class SparsePCA(FitContext, ScoresMixin, BaseEstimator):
         "positive": ["boolean"],
         "center": ["boolean"],
         "n_starts": [Interval(Integral, 1, None, closed="left"), None],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
+        **ITERATION_CONSTRAINTS,
     }
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        n_nonzero: Any = 0.25,
-        method: str = "deflation",
-        deflation: str = "projection",
-        penalty: str = "cardinality",
-        alpha: float = 0.1,
-        positive: bool = False,
-        center: bool = True,
-        n_starts: int | None = None,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.n_nonzero = n_nonzero
-        self.method = method
-        self.deflation = deflation
-        self.penalty = penalty
-        self.alpha = alpha
-        self.positive = positive
-        self.center = center
-        self.n_starts = n_starts
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.verbose = verbose
+    n_components: int | None = None
+    _: KW_ONLY
+    n_nonzero: Any = 0.25
+    method: str = "deflation"
+    deflation: str = "projection"
+    penalty: str = "cardinality"
+    alpha: float = 0.1
+    positive: bool = False
+    center: bool = True
+    n_starts: int | None = None
+    tol: float = 1e-3
+    max_iter: int = 1000
+    random_state: Any = None
+    verbose: int = 0
 
-    @reports_progress
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> SparsePCA:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
-        y : ignored
-        sample_weight : array of shape (n_samples,), optional
-            How often each row counts: a weight of 2 is the row twice, 0 leaves it out.
-
-        Returns
-        -------
-        self
-        """
-        self._fit([self], X, sample_weight)
-        return self
-
-    @reports_progress
-    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
-        """Fit the model and return the scores of X.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
-        y : ignored
-        sample_weight : array of shape (n_samples,), optional
-
-        Returns
-        -------
-        scores : array of shape (n_samples, n_components)
-        """
-        return self._scores(self._fit([self], X, sample_weight))
+    def _fit(self, X: Any, sample_weight: Any) -> Any:
+        return self._fit_path([self], X, sample_weight)
 
     @reports_progress
     def path(self, X: Any, n_nonzero: Sequence[Any], sample_weight: Any = None) -> list[SparsePCA]:
@@ -216,10 +166,10 @@ class SparsePCA(FitContext, ScoresMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
+        X, sample_weight
+            As in :meth:`fit`.
         n_nonzero : sequence
             Values of the parameter ``n_nonzero``.
-        sample_weight : array of shape (n_samples,), optional
 
         Returns
         -------
@@ -234,14 +184,13 @@ class SparsePCA(FitContext, ScoresMixin, BaseEstimator):
         models = [clone(self).set_params(n_nonzero=k) for k in n_nonzero]
         if not models:
             raise ValueError("n_nonzero=[] is empty; give at least one number of nonzeros")
-        self._fit(models, X, sample_weight)
-        return models
-
-    def _fit(self, models: list[SparsePCA], X: Any, sample_weight: Any) -> Any:
-        """Fit the models one after the other; return the validated X."""
         for model in models:
             model._validate_params()
-        check_number(self.n_components)
+        self._fit_path(models, X, sample_weight)
+        return models
+
+    def _fit_path(self, models: list[SparsePCA], X: Any, sample_weight: Any) -> Any:
+        """Fit the models one after the other; return the validated X."""
         bounded = self.penalty == "cardinality"
         if self.method == "reconstruction" and not bounded:
             raise ValueError(
@@ -304,16 +253,9 @@ class SparsePCA(FitContext, ScoresMixin, BaseEstimator):
         return operator @ xp.linalg.pinv(self.components_)
 
     def score_map(self) -> tuple[np.ndarray | None, np.ndarray, np.ndarray | None]:
-        """As in :class:`PCA`; the weights are the pseudo-inverse of the loadings."""
+        """Return what PCA's does; the weights are the pseudo-inverse of the loadings."""
         origin, _, offset = super().score_map()
         return origin, np.linalg.pinv(to_numpy(self.components_).astype(float)), offset
 
     def _scale(self) -> Any:
         return 1.0
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.array_api_support = True
-        return tags

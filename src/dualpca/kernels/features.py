@@ -149,17 +149,9 @@ def choose_landmarks(
 ) -> np.ndarray:
     """Return the sorted indices of ``count`` distinct rows of X, the landmarks of :func:`nystroem`.
 
-    Arthur & Vassilvitskii (2007) for "kmeans++", Musco & Musco (2017) for "leverage". Both choose from
-    at most 20 count rows, which are drawn uniformly and held in memory.
-
-    ``how`` is "uniform", "kmeans++" or "leverage" (in proportion to ridge leverage scores); the last one
-    takes ``kernel`` ("rbf" if None) and ``gamma`` as :func:`nystroem` does.
-
-    Examples
-    --------
-    >>> X = np.repeat(np.eye(4), 25, axis=0)
-    >>> (choose_landmarks(X, 4, "kmeans++", np.random.default_rng(0)) // 25).tolist()
-    [0, 1, 2, 3]
+    ``how`` is "uniform", "kmeans++" (Arthur & Vassilvitskii 2007) or "leverage" (in proportion to ridge
+    leverage scores, Musco & Musco 2017), which takes ``kernel`` ("rbf" if None) and ``gamma`` as
+    :func:`nystroem` does. The last two choose from at most 20 count rows, held in memory.
     """
     N = X.shape[0]
     if how not in LANDMARKS:

@@ -1,4 +1,4 @@
-"""Kernels between rows, to the digits that the rows have: also far from 0, and beside huge rows."""
+"""Kernels between rows, to the digits that the rows have, also far from 0; and their bandwidths."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from joblib import effective_n_jobs
+from numpy.random import Generator
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from ..linalg import to_numpy
 from ..operators import as_operator
-from ..operators.block_ops import as_float, as_float64, block_rows, dense, row_norms
+from ..operators.block_ops import as_float, as_float64, block_rows, dense, moments, row_norms
 from ..operators.centering import FULL, stored_by_column, subtract_from_sparse
 from ..operators.row_blocks import RowBlocked
 
@@ -38,9 +39,7 @@ def row_array(X: Any) -> Any:
 
 def row_operator(X: Any) -> RowBlocked:
     """Return the operator that reads the rows of X, an array, a sparse matrix or an operator."""
-    operator = as_operator(X.tocsr() if sp.issparse(X) else X)
-    assert isinstance(operator, RowBlocked)
-    return operator
+    return as_operator(X.tocsr() if sp.issparse(X) else X)  # type: ignore[return-value]
 
 
 def row_slices(N: int, step: int) -> list[slice]:
@@ -78,7 +77,7 @@ def shifted_rows(X: Any, origin: np.ndarray | None) -> Any:
     """Return ``X - 1 origin^T``; sparse rows stay sparse where the origin is 0."""
     if origin is None:
         return X
-    with np.errstate(over="ignore"):  # the squares of the rows tell
+    with np.errstate(over="ignore"):  # squares() refuses those rows
         return subtract_from_sparse(X, origin) if sp.issparse(X) else X - origin
 
 
@@ -234,3 +233,57 @@ def _rbf(X: Any, Y: Any, gamma: float, origin: np.ndarray | None, n_jobs: int | 
             strips = [r for r in cuts if not same or r.stop > c.start]
             list(pool.map(lambda r, c=c, B=B, b2=b2: strip(r, c, B, b2), strips))
     return K
+
+
+def bandwidth(gamma: Any, X: Any, rng: Generator) -> float:
+    """Return gamma itself, or the number that "median", "scale" or None (1/d) stands for."""
+    if gamma is None:
+        return 1 / X.shape[1]
+    if not isinstance(gamma, str):
+        return gamma
+    return median_gamma(X, rng) if gamma == "median" else scale_gamma(X)
+
+
+def median_gamma(X: Any, rng: Generator) -> float:
+    """``gamma = 1 / median ||x - y||^2`` over the pairs of different rows among at most 1000.
+
+    The median heuristic (Garreau et al. 2017); 1.0 if all rows are equal.
+    """
+    N = X.shape[0]
+    S = as_float64(row_operator(X).take(np.sort(rng.choice(N, min(N, 1000), replace=False))))
+    with np.errstate(over="ignore"):  # squares() refuses those rows
+        S = shifted_rows(S, origin_near_rows(S) if sp.issparse(S) else np.median(S, axis=0))
+    n, sizes = S.shape[0], squares(S)
+    D = distances(S, S, sizes, sizes)
+    # Rounding of the sizes is then below 1e-9 of a distance: one huge row hides no close pairs.
+    refine_distances(D, S, S, np.triu(1e-6 * np.add.outer(sizes, sizes) > D, 1))
+    D = D[np.triu_indices(n, 1)]
+    median = float(np.median(D[D > 0])) if D.any() else 0.0
+    if median > 1 / np.finfo(float).max:
+        return 1 / median
+    if (S - S[np.zeros(n, dtype=int)] != 0).sum() == 0:
+        return 1.0
+    raise ValueError(
+        "gamma='median' has no value, as X has rows so near one another that the squares of their "
+        "distances underflow; divide X by its largest magnitude, or give gamma as a number"
+    )
+
+
+def scale_gamma(X: Any) -> float:
+    """``gamma = 1 / (d Var(X))`` over all entries of X: scikit-learn's "scale"; 1.0 if Var is 0."""
+    operator = row_operator(X)
+    (N, d), origin = operator.shape, origin_near_rows(operator)
+    total, energy = operator.sum_blocks(
+        lambda rows, block: moments(shifted_rows(block, origin), None, True)
+    )
+    shifted = total / N
+    means = shifted if origin is None else shifted + origin
+    with np.errstate(over="ignore", invalid="ignore"):
+        variance = (energy / N - shifted @ shifted) / d + float(means.var())
+    if not np.isfinite(variance):
+        raise ValueError(
+            "gamma='scale' has no value, as X has entries so large that their squares overflow; divide X "
+            "by its largest magnitude, or give gamma as a number"
+        )
+    # A smaller variance is the rounding of equal entries.
+    return float(1 / (d * variance)) if variance > 1e-28 * np.max(means**2) else 1.0

@@ -6,26 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 
 from ..operators.block_ops import as_float
 from .pairwise import shifted_rows
-
-KernelFunction = Callable[[Any, Any], np.ndarray]
 
 #: The most steps of the fixed-point iteration, and the relative move at which it stops.
 STEPS, MOVE = 200, 1e-7
 
 
-def fit_ridge(kernel: KernelFunction, scores: np.ndarray, X: Any, alpha: float) -> Any:
-    """Coefficients of kernel ridge regression of the rows on their scores (Bakir et al. 2004)."""
-    K = np.array(kernel(scores, scores))
-    K.flat[:: K.shape[0] + 1] += alpha
-    return scipy.linalg.solve(K, X, assume_a="pos", overwrite_a=True)
-
-
 def fixed_point(
-    kernel: KernelFunction,
+    kernel: Callable[[Any, Any], np.ndarray],
     G: np.ndarray,
     rows: np.ndarray,
     start: np.ndarray,

@@ -170,10 +170,9 @@ def _cut(R: Array, keep: int, offset: float) -> tuple[Array, list[float], float]
 
 
 def merge_batch(
-    sums: Sums, X: Operator, s: int, *, center: bool, n_components: Any, tol: float, seed: int
+    sums: Sums, X: Any, s: int, *, center: bool, n_components: Any, tol: float, seed: int
 ) -> Decomposition:
     """Add a batch to the sums, and return the s leading components of all rows seen."""
-    assert isinstance(X, RowBlocked)
     if X.sparse and sums.origin is not None:  # explicit differences would fill it
         sums = replace(sums, mean=sums.center, origin=None)
     keep = _rows_to_keep(n_components, X)

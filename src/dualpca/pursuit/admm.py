@@ -79,7 +79,7 @@ class Shrinkage:
         self.exact = False  # whether the last triplets are from the Gram matrix
 
     def __call__(self, Z: Array, tau: float, accuracy: float) -> Triplets:
-        triplets = self._iterate(Z, tau, accuracy)
+        triplets = self.iterate(Z, tau, accuracy)
         self.exact = triplets is None
         if triplets is None:
             triplets = gram_triplets(Z, tau)
@@ -87,10 +87,6 @@ class Shrinkage:
             self.use_gram, self.has_random = r > self._limit(Z), True
             self.basis = None if self.use_gram else self._widened(V, self._width(r), Z)
         return triplets
-
-    def is_low_rank(self, Z: Array, tau: float, accuracy: float) -> bool:
-        """Return whether subspace iteration finds the triplets above tau."""
-        return self._iterate(Z, tau, accuracy) is not None
 
     def certify(self, Z: Array, tau: float, triplets: Triplets, accuracy: float) -> bool:
         """Return whether no triplet above tau was missed: ``||Z - U Sigma V^T||_2 <= tau``.
@@ -123,7 +119,7 @@ class Shrinkage:
         new = asarray_like(self.rng.standard_normal((Z.shape[1], width - old)), Z)
         return xp.linalg.qr(new if V is None else xp.concat([V, new], axis=1), mode="reduced")[0]
 
-    def _iterate(self, Z: Array, tau: float, accuracy: float) -> Triplets | None:
+    def iterate(self, Z: Array, tau: float, accuracy: float) -> Triplets | None:
         """Return the triplets above tau by subspace iteration, or None if it is too slow."""
         xp, limit = namespace(Z), self._limit(Z)
         if limit < START or self.use_gram:
@@ -148,18 +144,16 @@ class Shrinkage:
             if error <= accuracy and step >= first_test:
                 self.basis, self.has_random = V[:, : self._width(r)], False
                 return U @ P[:, :r], sigma[:r], V[:, :r]
-            if error >= last or _steps_left(error, last, accuracy) > STEPS - step:
+            if error >= last:
                 return None
+            # The error falls geometrically; give up if it would not reach the accuracy in time.
+            if error > accuracy and math.isfinite(last):
+                fall = math.log(last / error)
+                if math.log(error / max(accuracy, 1e-300)) / fall > STEPS - step:
+                    return None
             last = error
             Q = xp.linalg.qr(B, mode="reduced")[0]
         return None
-
-
-def _steps_left(error: float, last: float, accuracy: float) -> float:
-    """Return the number of steps to the accuracy if the error falls geometrically."""
-    if error <= accuracy or not math.isfinite(last):
-        return 0.0
-    return math.log(error / max(accuracy, 1e-300)) / math.log(last / error)
 
 
 @dataclass(frozen=True)
@@ -197,7 +191,7 @@ def pursue(
     scale = float(size(X)) or 1.0
     rounding = FLOOR * float(xp.finfo(X.dtype).eps)
     accuracy = FIRST_ACCURACY * scale
-    if shrink.is_low_rank(X, 1 / mu, accuracy):
+    if shrink.iterate(X, 1 / mu, accuracy) is not None:
         S, E = xp.zeros_like(X), xp.zeros_like(X)
     else:  # the first L would have a high rank: with L = 0 the second step comes first
         E = xp.clip(X, -lam / mu, lam / mu)

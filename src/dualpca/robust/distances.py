@@ -1,7 +1,4 @@
-"""Score and orthogonal distances of rows, their cut-offs, and the robust scatter of scores.
-
-The coordinates of vectors are their entries; in feature space the coefficients A of ``Gamma^T A``.
-"""
+"""Score and orthogonal distances of rows, their cut-offs, and the robust scatter of scores."""
 
 from __future__ import annotations
 
@@ -11,15 +8,29 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from array_api_compat import is_dask_array
 from scipy.special import chdtr
 
-from ..linalg import Array, fix_signs, host_sample, namespace, to_numpy
-from ..operators import Centered, Operator
+from ..linalg import (
+    Array,
+    fix_signs,
+    host_sample,
+    map_row_blocks,
+    namespace,
+    to_numpy,
+)
+from ..linalg import eps as machine_eps
+from ..operators import Operator
 from ..operators.block_ops import row_norms
-from ..operators.centering import Shifted
 from ..operators.row_blocks import RowBlocked
-from .scale import bulk, chi2_quantile, cutoff, location_scale, repeated
+from .scale import (
+    bulk,
+    centered_at,
+    chi2_quantile,
+    cutoff,
+    location_scale,
+    repeated,
+    thin_factor,
+)
 
 #: Scores within this quantile of chi-squared enter the scatter. The first location and scale of each
 #: coordinate come from at most this many rows.
@@ -31,32 +42,6 @@ SMALL = 3e-2
 
 #: This many rows are worked on at once, so that no second matrix of scores is made.
 CHUNK = 2**15
-
-
-def thin_factor(X: Operator, A: np.ndarray) -> Array:
-    """Return the vectors with coordinates A as a thin factor that X can be multiplied with."""
-    return X.rmatmul(X.asarray(A)) if X.implicit else X.asarray(A)
-
-
-def coordinates(W: Array) -> np.ndarray:
-    """Return the coordinates of a thin factor in float64."""
-    return to_numpy(getattr(W, "coefficients", W)).astype(float)
-
-
-def eps_of(X: Operator) -> float:
-    """Return the rounding of X's precision."""
-    return float(np.finfo("float32" if "float32" in str(X.dtype) else "float64").eps)
-
-
-def centered_at(X: Operator, center: np.ndarray, spread: float = 0.0) -> Operator:
-    """Return ``X - 1 c^T``: implicit where that keeps the digits of rows of size ``spread``."""
-    size2 = float(center @ center)
-    if size2 == 0 and not X.implicit:
-        return X
-    limit = 4.0 if "float32" in str(X.dtype) else 1e3
-    if isinstance(X, RowBlocked) and not X.sparse and size2 > limit * spread**2:
-        return Shifted(X, center[:, None])
-    return Centered(X, thin_factor(X, center[:, None]))
 
 
 def scores_and_distances(X: Operator, V: Array) -> tuple[Array, Array]:
@@ -138,7 +123,7 @@ class RowDistances:
 
     @property
     def flat(self) -> bool:
-        """Whether no row leaves the subspace, so that orthogonal distances tell nothing."""
+        """Whether no row leaves the subspace, so that orthogonal distances say nothing."""
         return bool((self.good(math.inf) == self.good(self.floor)).all())
 
 
@@ -146,7 +131,7 @@ def row_distances(
     X: Operator, center: np.ndarray, V: np.ndarray, weights: Array | None, spread: float
 ) -> RowDistances:
     """Return the distances of all rows: one pass, or one product with a kernel."""
-    view, factor, eps = centered_at(X, center), thin_factor(X, V), eps_of(X)
+    view, factor, eps = centered_at(X, center), thin_factor(X, V), machine_eps(X)
     if X.implicit:
         scores = view @ factor
         orthogonal = orthogonal_distance(view.row_norms(), scores, X.row_norms())
@@ -242,17 +227,13 @@ def robust_components(rows: RowDistances, q: float, fixed: bool) -> RobustCompon
     location, covariance = robust_scatter(scores[good], mass, fixed)
     variances, P = np.linalg.eigh(covariance)
     V = rows.V @ P[:, ::-1]
+    score_distances = map_row_blocks(
+        rows.scores, lambda T: np.sqrt(squared_distances(to_numpy(T), location, covariance))
+    )
     return RobustComponents(
         V * fix_signs(V)[None, :],
         np.clip(variances[::-1], 0.0, None),
         rows.center + rows.V @ location,
         float(np.average(orthogonal[good] ** 2, weights=mass)),
-        _score_distances(rows.scores, location, covariance),
+        score_distances,
     )
-
-
-def _score_distances(scores: Array, location: np.ndarray, covariance: np.ndarray) -> Array:
-    if is_dask_array(scores):
-        blocks: Any = scores.map_blocks  # type: ignore[union-attr]
-        return blocks(lambda T: _score_distances(T, location, covariance), dtype=float, drop_axis=1)
-    return np.sqrt(squared_distances(to_numpy(scores), location, covariance))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from .._memory import ensure
 from ..formulations import robust
 from ..linalg import Array, cross, host_sample, largest, namespace, norm, orthonormalize, to_numpy
+from ..linalg import eps as machine_eps
 from ..losses import Loss, as_loss
 from ..operators import Centered, Kernel, Matrix, Operator, Weighted, centered
 from ..operators.energy import check_energy, energy_of
@@ -21,10 +23,16 @@ from ..progress import phase, stopped
 from ..solvers import IRLS, Anderson
 from ..solvers.solve import as_solver
 from ..solvers.subspace import principal_axes, solve_quietly
-from . import distances
-from .distances import RowDistances, centered_at, coordinates, row_distances
-from .scale import bulk, typical_size
-from .starts import NEAR, KernelAccess, Start, best_start, number_of_components, take_sample
+from .distances import RobustComponents, RowDistances, robust_components, row_distances
+from .scale import bulk, centered_at, coordinates, thin_factor, typical_size
+from .starts import (
+    NEAR,
+    Start,
+    best_start,
+    number_of_components,
+    take_kernel_sample,
+    take_sample,
+)
 
 #: The subspace is fitted and the centre moved at most ROUNDS times. IRLS gives way to DCA after CYCLE
 #: iterations.
@@ -38,11 +46,12 @@ ABOVE = 2.0
 ROUNDING, GUARD = 100, 0.05
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class RobustOptions:
-    """The parameters of :class:`dualpca.RobustPCA`, which describes them."""
+    """The parameters of robust estimators; :class:`dualpca.RobustPCA` describes them."""
 
     n_components: int | float | str | None = "auto"
+    _: KW_ONLY
     loss: Any = "geman_mcclure"
     normalize: bool = True
     center: Any = "joint"
@@ -57,27 +66,16 @@ class RobustOptions:
 
 
 @dataclass(frozen=True)
-class SubspaceFit:
-    """A shift of the centre, an orthonormal W, weights and scales of rows, and what it took."""
-
-    shift: Array | None
-    W: Array
-    weights: Array
-    scales: Array | None
-    residual: float
-    iterations: int
-
-
-@dataclass(frozen=True)
 class RobustFit:
-    """Components, distances of the rows, their weights in the loss (at most 1), and what led there."""
+    """Components, distances of the rows, their weights in the loss (at most 1), and the way there."""
 
-    components: distances.RobustComponents
+    components: RobustComponents
     rows: RowDistances
     weights: Array
     loss: Loss
     start: Start
-    subspace: SubspaceFit
+    residual: float
+    iterations: int
     refitted: bool
 
 
@@ -86,41 +84,48 @@ def fit_robust(
     options: RobustOptions,
     rng: np.random.Generator,
     weights: Array | None = None,
-    kernel: KernelAccess | None = None,
+    between: Callable[[np.ndarray], np.ndarray] | None = None,
+    check_spectrum: Callable[[np.ndarray, int], None] | None = None,
 ) -> RobustFit:
     """Minimise ``sum_i m_i rho(||(I - W W^T)(x_i - c)||)`` over W and c, then refit the good rows.
 
     The rows of X are explicit, or in feature space, where c and W are ``Gamma^T a`` and ``Gamma^T A``,
-    ``kernel`` is needed, and weights may be 0.
+    the functions of :func:`take_kernel_sample` are needed, and weights may be 0.
     """
     with phase("start"):
-        sample = take_sample(X, options.center, weights, rng, kernel)
+        data = X, options.center, weights, rng
+        if between is None:
+            sample = take_sample(*data)
+        else:
+            sample = take_kernel_sample(*data, between, check_spectrum)
         s = number_of_components(options.n_components, sample, rng)
-        sample.check(s)
+        if check_spectrum is not None and sample.spectrum is not None:
+            check_spectrum(sample.spectrum, s)
         solver = _solver(options.solver, s, X)
         start = best_start(sample.rows, options.init, s, sample.relative_center, rng)
     spread = typical_size(Centered(sample.rows, start.center[:, None]).row_norms())
     loss = scaled_loss(as_loss(options.loss), sample.rows, start, options.normalize)
     center = sample.origin + sample.vectors(start.center[:, None])[:, 0]
     V, joint = sample.vectors(start.W), sample.fixed is None
-    view, W = centered_at(X, center, spread), distances.thin_factor(X, V)
+    view, W = centered_at(X, center, spread), thin_factor(X, V)
     mass = None if weights is None else X.row_vector(weights)
-    fit = fit_rows(view, W, loss, options, solver, mass, joint, spread)
-    center = center if fit.shift is None else center + coordinates(fit.shift)[:, 0]
+    fitted = fit_rows(view, W, loss, options, solver, mass, joint, spread)
+    shift, W, by_row, scales, residual, iterations = fitted
+    center = center if shift is None else center + coordinates(shift)[:, 0]
     # Where all rows that count are the centre, any V fits them, and an implicit W has no columns.
-    V = coordinates(fit.W) if fit.W.shape[1] else V
+    V = coordinates(W) if W.shape[1] else V
     rows, refitted = row_distances(X, center, V, weights, spread), False
     if options.refit and not rows.flat:
         candidate = refit(X, rows, s, options, sample.fixed, spread, rng) or rows
         size = 1.0 if options.normalize else spread
-        before, after = (average_loss(loss, r, fit.scales, size) for r in (rows, candidate))
+        before, after = (average_loss(loss, r, scales, size) for r in (rows, candidate))
         refitted = candidate is not rows and after <= before + GUARD * abs(before)
         rows = candidate if refitted else rows
-    components = distances.robust_components(rows, options.quantile, not joint)
+    components = robust_components(rows, options.quantile, not joint)
     tiny = float(np.finfo(np.float32).tiny)  # weights on a cluster may be float32
-    by_row = fit.weights if weights is None else fit.weights / weights.clip(tiny, None)
+    by_row = by_row if weights is None else by_row / weights.clip(tiny, None)
     by_row = by_row / max(largest(by_row), 1e-300)
-    return RobustFit(components, rows, by_row, loss, start, fit, refitted)
+    return RobustFit(components, rows, by_row, loss, start, residual, iterations, refitted)
 
 
 def _solver(solver: Any, s: int, X: Operator) -> Any:
@@ -166,12 +171,13 @@ def fit_rows(
     mass: Array | None,
     joint: bool,
     spread: float,
-) -> SubspaceFit:
+) -> tuple[Array | None, Array, Array, Array | None, float, int]:
     """Minimise ``sum_i m_i rho(a_i ||(I - W W^T)(x_i - c)||)`` over W, and over c where ``joint``.
 
     The rows of ``base`` are centred at the start; ``a_i`` is 1, or 1 over their norm. In turns, DCA
     finds W with c fixed (Algorithm 5; 6 for "dual" or a kernel), and c becomes the mean of the
-    rows by their weights, which lowers the objective too; until c stays.
+    rows by their weights, which lowers the objective too; until c stays. Return the shift of c (None
+    if it stays), W, the weights and the scales a of rows, the residual and the number of iterations.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # an infinite norm is refused
         norms = base.row_norms()
@@ -206,7 +212,7 @@ def fit_rows(
         shift = move if shift is None else shift + move
         if norm(move - W @ cross(W, move)) <= options.tol * spread:
             break
-    return SubspaceFit(shift, W, weights, scales, result.residual, iterations)
+    return shift, W, weights, scales, result.residual, iterations
 
 
 def weighted_mean(problem: DCProblem, scales: Array | None, W: Array) -> tuple[Array, Array]:
@@ -262,7 +268,7 @@ def refit(
     else:
         view = centered_at(chosen, center, spread)
     view = view if b is None else Weighted(view, namespace(b).sqrt(b))
-    eps, seed = distances.eps_of(X), int(rng.integers(2**31))
+    eps, seed = machine_eps(X), int(rng.integers(2**31))
     if X.implicit and view.energy() <= 100 * eps * float(mass @ X.row_norms() ** 2):
         return None
     tol = max(min(options.tol, 1e-4), ROUNDING * eps)
@@ -275,7 +281,7 @@ def refit(
         positive = ritz.theta > 1e-12 * ritz.theta[0]
         V = view.rmatmul(V[:, positive] / np.sqrt(ritz.theta[positive].astype(float)))
     elif not (ritz.residual <= 1.01 * tol or stopped()):
-        return None  # of a kernel, which rounding may keep from tol, the loss tells
+        return None  # rounding may keep a kernel from tol; the loss judges its refit
     return row_distances(X, center, coordinates(V), rows.weights, spread)
 
 

@@ -1,15 +1,21 @@
-"""Robust location and scale: of one variable, of distances, and of rows."""
+"""Robust location and scale: of one variable, of distances, and of rows; and centres that stay.
+
+The coordinates of vectors are their entries; in feature space the coefficients A of ``Gamma^T A``.
+"""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from scipy.special import chdtr, chdtri, ndtri
 
-from ..linalg import Array, gram, namespace, norm, to_numpy
+from ..linalg import Array, gram, is_single, namespace, norm, to_numpy
 from ..operators import Centered, Matrix, Operator
 from ..operators.block_ops import dense, row_norms
+from ..operators.centering import Shifted
+from ..operators.row_blocks import RowBlocked
 
 #: Values within this quantile of the first estimate enter the reweighted one, as in ROBPCA.
 REWEIGHT = 0.975
@@ -21,6 +27,12 @@ FAR, LOWER, THIN = 3.5, 0.1, 0.03
 #: ROBPCA takes this many directions through pairs of rows. A location and scale comes from about this
 #: many rows, in this many directions at once.
 DIRECTIONS, SAMPLE_ROWS, AT_ONCE = 250, 250, 64
+
+#: The centres by name.
+CENTERS = ("geometric_median", "median", "mean")
+
+#: Medians of columns are taken over this many numbers at a time.
+COLUMN_CHUNK = 2**24
 
 
 def chi2_quantile(q: float, k: float) -> float:
@@ -190,3 +202,76 @@ def spatial_median(X: Operator, weights: Array | None = None, tol: float = 1e-6)
         if moved <= tol * typical:
             break
     return c
+
+
+def thin_factor(X: Operator, A: np.ndarray) -> Array:
+    """Return the vectors with coordinates A as a thin factor that X can be multiplied with."""
+    return X.rmatmul(X.asarray(A)) if X.implicit else X.asarray(A)
+
+
+def coordinates(W: Array) -> np.ndarray:
+    """Return the coordinates of a thin factor in float64."""
+    return to_numpy(getattr(W, "coefficients", W)).astype(float)
+
+
+def centered_at(X: Operator, center: np.ndarray, spread: float = 0.0) -> Operator:
+    """Return ``X - 1 c^T``: implicit where that keeps the digits of rows of size ``spread``."""
+    size2 = float(center @ center)
+    if size2 == 0 and not X.implicit:
+        return X
+    limit = 4.0 if is_single(X) else 1e3
+    if isinstance(X, RowBlocked) and not X.sparse and size2 > limit * spread**2:
+        return Shifted(X, center[:, None])
+    return Centered(X, thin_factor(X, center[:, None]))
+
+
+def fixed_center(center: Any, X: Operator, weights: np.ndarray | None) -> np.ndarray | None:
+    """Return the centre in float64, or None where it is fitted with the subspace.
+
+    It is a vector of d numbers; for an implicit X the coefficients a of ``c = Gamma^T a``.
+    """
+    d = X.shape[1]
+    if center is None:
+        return np.zeros(d)
+    if not isinstance(center, str):
+        vector = np.asarray(center, dtype=float)
+        if vector.shape != (d,) or not np.isfinite(vector).all():
+            raise ValueError(
+                f"center has shape {vector.shape}; give {d} finite numbers, one for each feature, or "
+                f"one of 'joint', {', '.join(map(repr, CENTERS))}, None"
+            )
+        return vector
+    if center == "joint":
+        return None
+    if not isinstance(X, RowBlocked):
+        mass = np.ones(d) if weights is None else weights
+        if center == "mean":
+            return mass / mass.sum()
+        return coordinates(spatial_median(X, X.asarray(mass)))[:, 0]
+    counts = None if weights is None else X.asarray(weights)
+    if center == "mean":
+        total = to_numpy(X.column_sums(counts)[0]).astype(float)
+        return total / (X.shape[0] if weights is None else weights.sum())
+    if X.is_distributed:
+        raise ValueError(
+            f"center={center!r} needs whole columns in one place, and those of dask data are spread; "
+            "use 'joint', 'mean', None, or a vector"
+        )
+    median = column_medians(X, weights)
+    if center == "median":
+        return median
+    return median + coordinates(spatial_median(centered_at(X, median), counts))[:, 0]
+
+
+def column_medians(X: RowBlocked, weights: np.ndarray | None) -> np.ndarray:
+    """Return the median of each column, a few columns at a time."""
+    width = max(1, COLUMN_CHUNK // max(X.shape[0], 1))
+    parts: list[Any] = []
+    for first in range(0, X.shape[1], width):
+        blocks = (block[:, first : first + width] for _, block in X.read_blocks())
+        columns = np.concatenate([to_numpy(dense(block)).astype(float) for block in blocks])
+        if weights is None:
+            parts.append(np.median(columns, axis=0))
+        else:
+            parts.append([np.median(repeated(column, weights)) for column in columns.T])
+    return np.concatenate(parts)

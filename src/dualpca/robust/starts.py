@@ -1,4 +1,4 @@
-"""Where robust PCA starts: a centre and a subspace from a sample of the rows."""
+"""The start of robust PCA: a centre and a subspace from a sample of the rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -15,13 +14,20 @@ from numpy.random import Generator
 from sklearn.exceptions import ConvergenceWarning
 
 from ..linalg import Array, eigh, host_sample, orthonormalize, sampled_rows, to_numpy
+from ..linalg import eps as machine_eps
 from ..operators import Centered, Matrix, Operator, Weighted
 from ..operators.energy import check_energy
-from ..operators.row_blocks import RowBlocked
+from ..solvers.solve import user_stacklevel
 from ..solvers.subspace import principal_axes
-from .center import fixed_center
-from .distances import eps_of, thin_factor
-from .scale import SAMPLE_ROWS, half, least_outlying, spatial_median, typical_size
+from .scale import (
+    SAMPLE_ROWS,
+    fixed_center,
+    half,
+    least_outlying,
+    spatial_median,
+    thin_factor,
+    typical_size,
+)
 
 #: The sample has at most this many rows and numbers; in feature space, where the kernel matrix of the
 #: sample is decomposed, at most this many rows.
@@ -43,6 +49,9 @@ CLEARLY = 0.1
 #: Subspaces agree where no direction of one is further than this cosine from the other.
 SAME = 0.99
 
+#: Starts disagree where their nearest halves share less than this of the rows.
+DISAGREE = 0.6
+
 #: The starts by name; "auto" is the first two.
 STARTS = ("stahel_donoho", "spherical", "pca", "random")
 
@@ -51,21 +60,11 @@ SHARE, MOST = 0.8, 10
 
 
 @dataclass(frozen=True)
-class KernelAccess:
-    """What a sample of a kernel needs: ``between(rows)`` returns the kernels between rows, and
-    ``check_spectrum(values, s)`` refuses negative eigenvalues too large for s components, if any can be.
-    """
-
-    between: Callable[[np.ndarray], np.ndarray]
-    check_spectrum: Callable[[np.ndarray, int], None] | None = None
-
-
-@dataclass(frozen=True)
 class Sample:
     """Coordinates of some rows about an origin, and those of the centre if it is fixed.
 
     In feature space they belong to an orthonormal basis, given by its coefficients in the rows
-    ``chosen``. ``check(s)`` refuses a kernel that has not s components.
+    ``chosen``, and the kernel matrix of these has the eigenvalues ``spectrum``.
     """
 
     rows: Matrix
@@ -74,7 +73,7 @@ class Sample:
     relative_center: np.ndarray | None
     chosen: np.ndarray
     basis: np.ndarray | None = None
-    check: Callable[[int], None] = lambda s: None
+    spectrum: np.ndarray | None = None
 
     def vectors(self, coordinates: np.ndarray) -> np.ndarray:
         """Return the coordinates that these vectors have for X."""
@@ -86,17 +85,8 @@ class Sample:
         return A - np.outer(self.origin, B.sum(axis=0))
 
 
-def take_sample(
-    X: Operator,
-    center: Any,
-    weights: Array | None,
-    rng: Generator,
-    kernel: KernelAccess | None = None,
-) -> Sample:
+def take_sample(X: Any, center: Any, weights: Array | None, rng: Generator) -> Sample:
     """Draw rows, each as often as its weight says; dense ones are centred at their median."""
-    if kernel is not None:
-        return _sample_of_kernel(X, center, weights, rng, kernel)
-    assert isinstance(X, RowBlocked)
     N, d = X.shape
     most = max(100, min(ROWS, ENTRIES // max(d, 1)))
     if weights is None:
@@ -105,7 +95,7 @@ def take_sample(
         chosen = sampled_rows(weights)[by_weight(host_sample(weights).astype(float), most, rng)]
     data, origin = X.take(chosen), np.zeros(d)
     data = data.astype(np.float64) if X.sparse else to_numpy(data).astype(np.float64)
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # the energy tells
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # see check_energy
         if not X.sparse:
             origin = np.median(data[:: max(1, len(data) // SAMPLE_ROWS)], axis=0)
             data = data - origin
@@ -116,12 +106,19 @@ def take_sample(
     return Sample(rows, origin, fixed, None if fixed is None else fixed - origin, chosen)
 
 
-def _sample_of_kernel(
-    K: Operator, center: Any, weights: np.ndarray | None, rng: Generator, kernel: KernelAccess
+def take_kernel_sample(
+    K: Operator,
+    center: Any,
+    weights: np.ndarray | None,
+    rng: Generator,
+    between: Callable[[np.ndarray], np.ndarray],
+    check_spectrum: Callable[[np.ndarray, int], None] | None = None,
 ) -> Sample:
     """Draw rows and return them in an orthonormal basis of their span, about the fixed centre.
 
     Starts depend on inner products alone, so that they are the same as on the rows themselves.
+    ``between(chosen)`` returns the kernels between rows, and ``check_spectrum(values, s)`` refuses
+    negative eigenvalues too large for s components, where the kernel may have any.
     """
     mass = np.ones(K.shape[0]) if weights is None else weights
     positive = mass[mass > 0]
@@ -133,14 +130,13 @@ def _sample_of_kernel(
     fixed = fixed_center(center, K, weights)
     origin = np.bincount(chosen, minlength=len(mass)) / len(chosen) if fixed is None else fixed
     image = np.asarray(thin_factor(K, origin[:, None]).image, dtype=float)[:, 0]
-    S, eps = np.asarray(kernel.between(chosen), dtype=float), eps_of(K)
+    S, eps = np.asarray(between(chosen), dtype=float), machine_eps(K)
     rounding = 100 * eps * float(np.abs(np.diagonal(S)).max())
     S = S - image[chosen] - image[chosen][:, None] + float(image @ origin)
-    check = Sample.check
-    if kernel.check_spectrum is not None:
-        check = partial(kernel.check_spectrum, _spectrum(S, rounding, K.dtype))
+    spectrum = None if check_spectrum is None else _spectrum(S, rounding, K.dtype)
     if np.diagonal(S).max() <= rounding:
-        check(1)
+        if check_spectrum and spectrum is not None:
+            check_spectrum(spectrum, 1)
         raise ValueError(
             "the rows of X are all equal in feature space, so that there is no subspace to fit; check X "
             "and the parameters of the kernel, such as gamma"
@@ -153,7 +149,7 @@ def _sample_of_kernel(
     U, root = U[:, positive], np.sqrt(values[positive])
     relative = None if fixed is None else np.zeros(len(root))
     rows, basis = Matrix(norms * U * root), U / root / norms
-    return Sample(rows, origin, fixed, relative, chosen, basis, check)
+    return Sample(rows, origin, fixed, relative, chosen, basis, spectrum)
 
 
 def _spectrum(S: np.ndarray, rounding: float, dtype: Any) -> np.ndarray:
@@ -239,7 +235,7 @@ def _leading(X: Operator, s: int, seed: int) -> np.ndarray:
     n, d = X.shape
     if d <= min(n, DIRECT):
         return np.ascontiguousarray(eigh(X.gram())[1][:, :s])
-    with warnings.catch_warnings():  # the objective of a start tells what it is worth
+    with warnings.catch_warnings():  # best_start compares the objectives
         warnings.simplefilter("ignore", ConvergenceWarning)
         return principal_axes(X, s, tol=5e-3, seed=seed, max_iter=50).V
 
@@ -331,3 +327,23 @@ def components_for(variances: np.ndarray, share: float | str, limit: int) -> int
     part, most = (SHARE, MOST) if isinstance(share, str) else (float(share), limit)
     enough = int(np.searchsorted(np.cumsum(variances) / total, part * (1 - 1e-12))) + 1
     return min(enough, limit, most)
+
+
+def warn_of_doubt(outliers: Array, contamination: Any, start: Start) -> None:
+    """Warn where the fit may not be of the data: most rows are flagged, or the starts disagree."""
+    share = float(host_sample(outliers).mean())
+    if share > 0.5 and contamination == "auto":
+        warnings.warn(
+            f"{share:.0%} of the rows are flagged: more than half, so that the flagged rows may be the "
+            "data; look at the outlier map, or try another n_components",
+            UserWarning,
+            stacklevel=user_stacklevel(),
+        )
+    if start.agreement < DISAGREE and start.nearness > 0.9:
+        warnings.warn(
+            "two starts found subspaces that fit about equally well, each another half of the rows "
+            f"({start.agreement:.0%} in common); try another n_components, or compare the fits of "
+            "init='stahel_donoho' and init='spherical'",
+            UserWarning,
+            stacklevel=user_stacklevel(),
+        )

@@ -9,8 +9,7 @@ import numpy as np
 from ..linalg import to_numpy
 from ..operators import Operator
 from .components import SparseOptions, SparseResult, fixed_point_target, refitted, sparse_components
-from .deflation import DeflatedGram
-from .targets import lengths, unit
+from .deflation import DeflatedGram, lengths, unit
 
 #: The largest number of features for which X^T X is formed, and of active ones otherwise.
 ALL, ACTIVE = 1500, 4000

@@ -2,7 +2,7 @@
 
 By deflation and by the block method, components are fixed points of DCA on a problem of
 :mod:`dualpca.formulations`, before they are refitted. A step is ``W = dG*(Z)`` with the
-``Z = X^T dF(XW)`` of :mod:`.targets`. It is that of :class:`~dualpca.solvers.DCA`, but all starts share
+``Z = X^T dF(XW)`` of :mod:`.deflation`. It is that of :class:`~dualpca.solvers.DCA`, but all starts share
 one ``C W``, and Z comes from C in NumPy: the implicit factors of a Kernel cost three times as much.
 Eigenvectors on a support, refits and least squares ("reconstruction") are not DCA.
 """
@@ -21,8 +21,16 @@ from ..linalg import Array
 from ..operators import Operator
 from ..problem import DCProblem
 from ..progress import report_step
-from .deflation import DeflatedGram, adjusted_variances, cumulative_variances
-from .targets import best_scores, column_targets, fit_targets, polar_targets, unit
+from .deflation import (
+    DeflatedGram,
+    adjusted_variances,
+    best_scores,
+    column_targets,
+    cumulative_variances,
+    fit_targets,
+    polar_targets,
+    unit,
+)
 
 #: Starts of a component found by deflation, unless n_starts is given: they share the products.
 STARTS = 8
