@@ -645,8 +645,8 @@ def test_nan_in_a_later_pass_is_told(solver, bad):
         left = [A] * readings
         X = Blocks([lambda left=left: left.pop() if left else B], shapes=[A.shape], dtype=float)
         model = PCA(3, solver=solver, random_state=0)
-        told = pytest.raises(ValueError, match="X contains NaN or infinity, which it did not when")
-        with told, np.errstate(invalid="ignore"):
+        kinds, words = (ValueError, FloatingPointError), "by its largest magnitude"
+        with pytest.raises(kinds, match=words), np.errstate(invalid="ignore"):
             model.fit(X)
         assert not hasattr(model, "components_")
 

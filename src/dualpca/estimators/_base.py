@@ -17,9 +17,8 @@ from sklearn.utils.validation import _check_n_features, validate_data
 from ..linalg import is_single, total
 from ..operators import Operator, Weighted, as_operator, as_rows, centered, is_streamed
 from ..operators.centering import minus_center
-from ..operators.energy import check_energy as check_energy
 from ..operators.readable import check_readable
-from ..operators.row_blocks import RowBlocked
+from ..operators.views import check_energy as check_energy
 from ..solvers.solve import user_stacklevel
 
 
@@ -94,7 +93,7 @@ def _foreign(estimator: Any, X: Any, *, reset: bool, rows: int) -> Any:
     return X
 
 
-def _streamed(estimator: Any, X: Any, *, reset: bool, rows: int) -> RowBlocked:
+def _streamed(estimator: Any, X: Any, *, reset: bool, rows: int) -> Operator:
     """The operator of X; at ``fit`` with its column sums, whose pass has seen every entry."""
     if hasattr(type(X), "dtype"):
         _check_shape(X, 0)  # before anything is read

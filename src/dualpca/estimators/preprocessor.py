@@ -155,7 +155,6 @@ class Preprocessor(_Transform, SaveMixin, OneToOneFeatureMixin, TransformerMixin
 
     def _fit(self, X: Any) -> None:
         operator = as_operator(X)
-        assert isinstance(operator, RowBlocked)
         names = getattr(self, "feature_names_in_", None)
         summary = summarize(operator)
         check_cells(summary, names, self.missing)
@@ -245,7 +244,7 @@ class Preprocessor(_Transform, SaveMixin, OneToOneFeatureMixin, TransformerMixin
         return tags
 
 
-def _sample(X: RowBlocked) -> Any:
+def _sample(X: Operator) -> Any:
     """Return rows in memory to take medians of."""
     N, d = X.shape
     count = min(N, SAMPLE_ROWS, max(1000, SAMPLE_NUMBERS // d))

@@ -10,9 +10,8 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..linalg import Array, namespace, to_numpy
-from ..operators import Selected, as_operator
+from ..operators import Operator, Selected, as_operator
 from ..operators.block_ops import dense
-from ..operators.row_blocks import RowBlocked
 from ..progress import convergence
 from ..robust.center import CENTERS
 from ..robust.distances import scores_and_distances
@@ -227,14 +226,13 @@ class RobustPCA(FitContext, OutlierScoresMixin, CovarianceMixin, ScoresMixin, Ba
 
     def _checked_rows(
         self, X: Any, sample_weight: Any
-    ) -> tuple[RowBlocked, Array | None, np.ndarray | None]:
+    ) -> tuple[Operator, Array | None, np.ndarray | None]:
         """Return the rows, the weights of those that count, and which do, None if all.
 
         Rows of weight 0 that are on a cluster count.
         """
         check_number(self.n_components)
         rows = as_operator(validated(self, X, reset=True, rows=2))
-        assert isinstance(rows, RowBlocked)
         if rows.is_distributed and isinstance(self.solver, str) and self.solver == "dual":
             raise ValueError(
                 "solver='dual' iterates on a row for each row of X, which dask data keeps on the "
@@ -292,7 +290,6 @@ class RobustPCA(FitContext, OutlierScoresMixin, CovarianceMixin, ScoresMixin, Ba
             squared orthogonal distance.
         """
         operator = as_operator(self._checked(X, "contributions"))
-        assert isinstance(operator, RowBlocked)
         mean, V = self.mean_, self.components_.T
 
         def part(rows: slice, block: Any) -> Array:

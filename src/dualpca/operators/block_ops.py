@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from array_api_compat import array_namespace, device, is_numpy_array
 from threadpoolctl import ThreadpoolController
 
-from ..linalg import Array, on_gpu
+from ..linalg import Array, on_gpu, to_numpy, total
 
 #: Rows are swept in blocks of about this size: the second product then reads from the cache, which
 #: makes a sweep one pass over memory (measured 0 to 25 % faster than two products, never slower).
@@ -145,6 +145,11 @@ def row_parts(data: Any) -> list[tuple[slice, Any]]:
     return parts
 
 
+def gathered(Y: Array) -> Array:
+    """Return a thin factor in the memory of this process, also one whose rows lie on a cluster."""
+    return to_numpy(Y) if hasattr(Y, "__dask_graph__") else Y
+
+
 def dense(S: Any) -> Any:
     """Return a block or a small product as a dense array."""
     return S.toarray() if sp.issparse(S) else S
@@ -157,9 +162,26 @@ def scale_rows(block: Any, weights: Array) -> Any:
     return array_namespace(block).astype(weights, block.dtype, copy=False)[:, None] * block
 
 
+def canonical(block: Any) -> Any:
+    """Return sparse rows with each entry stored once; a block that has entries in parts is copied."""
+    if block.has_canonical_format:
+        return block
+    block = block.copy()
+    block.sum_duplicates()
+    return block
+
+
+def squares(block: Any) -> Any:
+    """Return the squares of the entries."""
+    if not sp.issparse(block):
+        return block * block
+    block = canonical(block)
+    return block.multiply(block)
+
+
 def _plain_norms(block: Any) -> Array:
     if sp.issparse(block):
-        return np.sqrt(np.asarray(block.multiply(block).sum(axis=1)).ravel())
+        return np.sqrt(np.asarray(squares(block).sum(axis=1)).ravel())
     xp = array_namespace(block)
     return xp.sqrt(xp.linalg.vecdot(block, block))
 
@@ -175,7 +197,7 @@ def row_norms(block: Any) -> Array:
     if not bool(xp.any(extreme)):
         return size
     if sp.issparse(block):
-        largest = abs(block).max(axis=1).toarray().ravel()
+        largest = abs(canonical(block)).max(axis=1).toarray().ravel()
     else:
         largest = xp.max(xp.abs(block), axis=1)
     usable = extreme & (largest > 0)
@@ -219,6 +241,12 @@ def energy(block: Any) -> float:
     return float(xp.sum(as_float64(block) ** 2))
 
 
+def energy_of(norms: Array) -> float:
+    """Return the sum of the squares of the norms of rows, in float64."""
+    with np.errstate(over="ignore", under="ignore"):  # the caller checks the range
+        return total(as_float64(norms) ** 2)
+
+
 def _merged(A: Array) -> list[Array]:
     """Views of A: short rows joined to rows of about 4096 entries, and the remaining rows."""
     N, d = A.shape
@@ -238,9 +266,7 @@ def _row_squares(A: Array) -> Array:
 
 
 def _sparse_moments(block: Any, weights: Array | None) -> tuple[Array, float]:
-    if not block.has_canonical_format:  # entries stored in parts are squared after summing
-        block = block.copy()
-        block.sum_duplicates()
+    block = canonical(block)
     data = np.asarray(block.data, dtype=np.float64)
     with np.errstate(over="ignore", invalid="ignore"):  # the caller sees an infinite energy
         if weights is None:

@@ -89,6 +89,8 @@ class Blocks(RowBlocked):
         if dtype is None:
             dtype = np.result_type(*(source.dtype for source in self._sources))
         super().__init__(shape, float_type(dtype))
+        files = (source for source in self._sources if source.slow)
+        self.read_seconds = sum(math.prod(f.shape) * f.dtype.itemsize for f in files) / READING
         #: the names of the columns, where the data has any
         self.names = self._sources[0].names
         for source in self._sources:
@@ -100,13 +102,8 @@ class Blocks(RowBlocked):
             source.advise(self._block_bytes)
 
     @property
-    def sparse(self) -> bool:
+    def sparse(self) -> bool:  # type: ignore[override]
         return self._sources[0].sparse
-
-    @property
-    def read_seconds(self) -> float:
-        files = (source for source in self._sources if source.slow)
-        return sum(math.prod(f.shape) * f.dtype.itemsize for f in files) / READING
 
     def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
         read, start = self._unchanged(), 0

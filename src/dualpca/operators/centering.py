@@ -10,11 +10,10 @@ import scipy.sparse as sp
 from ..linalg import Array, cross, gram, is_single, max_abs, namespace, to_numpy
 from ..linalg import total as sum_of
 from .base import Operator, SweepMap, split
-from .block_ops import as_float64, dense, take
+from .block_ops import as_float64, dense, gathered, scale_rows, take
 from .matrix import Matrix
-from .row_blocks import RowBlocked
-from .row_maps import BlockMap, RowMap
-from .views import View
+from .row_blocks import BlockMap, RowMap
+from .views import View, Weighted
 
 #: A spread below this share of ``N ||mean||^2`` may be the rounding of the mean.
 LOST = 1e-8
@@ -55,7 +54,7 @@ class Centered(View):
         self._energy = energy
 
     @property
-    def removed_energy(self) -> float:
+    def removed_energy(self) -> float:  # type: ignore[override]
         return self.shape[0] * float(gram(self._c)[0, 0])
 
     def energy(self) -> float:
@@ -65,7 +64,7 @@ class Centered(View):
         return self.X.matmul(W) - cross(self._c, W)
 
     def rmatmul(self, H: Array) -> Array:
-        total = self.gather(namespace(H).sum(H, axis=0, keepdims=True))
+        total = gathered(namespace(H).sum(H, axis=0, keepdims=True))
         return self.X.rmatmul(H) - self._c @ total
 
     def sweep(self, W: Array, row_map: SweepMap | None = None) -> Any:
@@ -132,12 +131,12 @@ class Centered(View):
             xp = namespace(K)
             K = K - xp.mean(K, axis=0, keepdims=True)
             return K - xp.mean(K, axis=1, keepdims=True)
-        if isinstance(self.X, RowBlocked) and self.X.explicit_rows:
+        if self.X.explicit_rows:
             c = as_float64(self._c)
             projection = self.X.map_rows(lambda rows, block: as_float64(block) @ c, 1)
         else:
             c, projection = self._c, self.X.matmul(self._c)
-        projection = self.gather(projection)
+        projection = gathered(projection)
         return K - projection - projection.T + gram(c)
 
 
@@ -148,7 +147,7 @@ class Shifted(RowMap):
     ``remainder`` is a part of c that its float64 has no digits for.
     """
 
-    def __init__(self, X: RowBlocked, center: Array, remainder: Any = 0.0) -> None:
+    def __init__(self, X: Operator, center: Array, remainder: Any = 0.0) -> None:
         # A float64 c is subtracted from float32 rows in two parts: its rounding, the same in every
         # row, would be as large as the spread where the mean is 1e7 times that.
         #: c without its remainder, in float64
@@ -173,7 +172,7 @@ def _subtract(sparse: bool, c: np.ndarray, high: Array, low: Array) -> BlockMap:
     return lambda rows, block: [(rows, (block - high) - low)]
 
 
-def shifted(X: RowBlocked, c: np.ndarray) -> RowBlocked:
+def shifted(X: Operator, c: np.ndarray) -> Operator:
     """``X - 1 c^T``, explicitly; that of a sparse matrix is stored once for all passes."""
     if X.sparse and isinstance(X, Matrix):
         return Matrix(subtract_from_sparse(X.data, c), X._counter)
@@ -183,7 +182,7 @@ def shifted(X: RowBlocked, c: np.ndarray) -> RowBlocked:
 def minus_center(X: Operator, center: Array) -> Operator:
     """``X - 1 c^T`` for a vector c: explicit for dense rows, which keeps all digits, else implicit."""
     column = center[:, None]
-    if isinstance(X, RowBlocked) and X.explicit_rows and not X.sparse:
+    if X.explicit_rows and not X.sparse:
         return Shifted(X, column)
     return Centered(X, X.asarray(column))
 
@@ -209,7 +208,7 @@ def centered(X: Operator, weights: Any = None) -> Operator:
     implicitly. An X that is known by its products is always centred implicitly.
     """
     N = X.shape[0]
-    if not isinstance(X, RowBlocked):
+    if X.implicit:
         mean = X.rmatmul(X.asarray(np.full((N, 1), 1.0 / N)))
         return Centered(X, mean, mean * float(N))
     single = is_single(X)
@@ -232,7 +231,7 @@ def _removed(mean: Any, mass: float) -> float:
         return float(mass * (mean @ mean))
 
 
-def _explicit(X: RowBlocked, mean: Any, weights: Any, mass: float, lost: bool) -> Operator:
+def _explicit(X: Operator, mean: Any, weights: Any, mass: float, lost: bool) -> Operator:
     """X less its means where these are large against the spread, which rounding may have ``lost``."""
     c = to_numpy(mean).astype(float)
     if lost:  # equal entries are their own mean, which a sum would round
@@ -250,16 +249,29 @@ def _explicit(X: RowBlocked, mean: Any, weights: Any, mass: float, lost: bool) -
     return Shifted(X, column, to_numpy(total).astype(float)[:, None] / mass)
 
 
-def stored_by_column(X: RowBlocked) -> np.ndarray:
+def stored_by_column(X: Operator) -> np.ndarray:
     """How many entries are stored in each column of sparse rows."""
     d = X.shape[1]
     return X.sum_blocks(lambda rows, block: (np.bincount(block.tocsr().indices, minlength=d),))[0]
 
 
 def _implicit(
-    X: RowBlocked, total: Any, energy: float, weights: Any, mass: float, before: Any = None
+    X: Operator, total: Any, energy: float, weights: Any, mass: float, before: Any = None
 ) -> Centered:
     mean = total / mass
     energy = max(energy - _removed(mean, mass), 0.0)
     known = {"total": total[:, None], "energy": energy} if weights is None else {}
     return Centered(X, X.asarray(mean)[:, None], before=before, **known)
+
+
+def as_rows(X: Operator) -> Operator:
+    """Return X read by row blocks: centred and weighted ones become row maps, if they stay sparse."""
+    if isinstance(X, Weighted):
+        b, rows = X.b, as_rows(X.X)
+        if rows.explicit_rows:
+            return RowMap(rows, X.shape, lambda r, block: [(r, scale_rows(block, b[r]))])
+    if isinstance(X, Centered):
+        rows = as_rows(X.X)
+        if rows.explicit_rows and not rows.sparse:
+            return Shifted(rows, X._c)
+    return X

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_cupy_array, is_torch_array
 
-from ..linalg import Array
+from ..linalg import Array, on_gpu
 from .base import Operator, SweepMap
 from .block_ops import block_rows
 from .files import ahead
 from .row_blocks import RowBlocked
-from .views import Same
+from .views import View
 
 #: A device multiplies blocks that are so many times larger than a cache.
 FACTOR = 32
@@ -37,12 +37,14 @@ class OnDevice(RowBlocked):
         import torch
 
         on_host = isinstance(X.dtype, np.dtype) and not (X.sparse or X.is_distributed)
-        if not (isinstance(X, RowBlocked) and on_host):
+        if not (X.explicit_rows and on_host):
             raise ValueError(
                 f"device={device!r} takes dense numpy data and files, not {X!r}; leave device out"
             )
         self._host, self._device = X, torch.device(device)
         super().__init__(X.shape, getattr(torch, str(np.dtype(X.dtype))), X._counter)
+        copying = math.prod(self.shape) * self.dtype.itemsize / COPYING
+        self.read_seconds = max(X.read_seconds, copying)
 
     def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
         import torch
@@ -75,10 +77,6 @@ class OnDevice(RowBlocked):
                 moved = buffer.to(self._device, non_blocking=True)
                 sent[k] = stream.record_event()
             yield rows, moved, sent[k]
-
-    @property
-    def read_seconds(self) -> float:
-        return max(self._host.read_seconds, math.prod(self.shape) * self.dtype.itemsize / COPYING)
 
     def take(self, rows: np.ndarray) -> Any:
         return self.asarray(self._host.take(rows))
@@ -131,7 +129,7 @@ def matmul_precision(like: Array, kind: str) -> Iterator[None]:
         set_to(before)
 
 
-class Tf32(Same):
+class Tf32(View):
     """X with its products in TF32: off by up to ``2^-10 |X| |W|``, for all but the last digits."""
 
     precision = "tf32"
@@ -151,3 +149,8 @@ class Tf32(Same):
     def sweep(self, W: Array, row_map: SweepMap | None = None) -> Any:
         with matmul_precision(W, "tf32"):
             return self.X.sweep(W, row_map)
+
+
+def with_tf32(X: Operator) -> Operator:
+    """Return X with products in TF32 where it is float32 on a GPU; else X itself."""
+    return Tf32(X) if X.precision == "float32" and on_gpu(X.like) else X

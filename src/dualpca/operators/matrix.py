@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array
 
 from ..linalg import Array
-from .base import Operator, SweepMap
+from .base import BlockFunction, Operator, SweepMap
 from .block_ops import (
     THREADED,
     THREADED_COLUMNS,
@@ -26,7 +26,7 @@ from .block_ops import (
     take,
     threads,
 )
-from .row_blocks import BlockFunction, RowBlocked
+from .row_blocks import RowBlocked
 from .views import Transposed
 
 
@@ -45,13 +45,10 @@ class Matrix(RowBlocked):
                 f"X has {data.ndim} dimension(s); expected a matrix, N rows by d columns"
             )
         self.data = as_float(compressed(data))
+        self.sparse = sp.issparse(self.data)
         self._transpose = transpose
         self._parts: list[tuple[slice, Any]] | None = None
         super().__init__(tuple(data.shape), self.data.dtype, counter)
-
-    @property
-    def sparse(self) -> bool:
-        return sp.issparse(self.data)
 
     @property
     def entries(self) -> int:

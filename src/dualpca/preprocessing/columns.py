@@ -15,8 +15,8 @@ import scipy.sparse as sp
 from array_api_compat import array_namespace
 
 from ..linalg import power_of_two, to_numpy
+from ..operators import Operator
 from ..operators.block_ops import GRAM_FACTOR
-from ..operators.row_blocks import RowBlocked
 
 #: This many numbers are in memory in float64 at a time.
 CHUNK = 2**22
@@ -74,7 +74,7 @@ class ColumnSummary:
         return np.where(spread & (self.deviation > TINY), self.deviation, 1.0)
 
 
-def summarize(X: RowBlocked) -> ColumnSummary:
+def summarize(X: Operator) -> ColumnSummary:
     """Summarise the columns of all rows, the blocks in their order."""
     parts = X.sum_blocks(lambda rows, block: ([summarize_block(block)],), GRAM_FACTOR)[0]
     return reduce(add, parts)

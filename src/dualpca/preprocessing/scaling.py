@@ -13,8 +13,7 @@ from array_api_compat import array_namespace, device
 from ..linalg import to_numpy
 from ..operators import Operator
 from ..operators.block_ops import GRAM_FACTOR, as_float, as_float64, block_rows
-from ..operators.row_blocks import RowBlocked
-from ..operators.row_maps import RowMap
+from ..operators.row_blocks import RowBlocked, RowMap
 from .columns import check_cells, is_finite, summarize_block
 
 
@@ -54,7 +53,7 @@ class Scaling:
 class Preprocessed(RowMap):
     """Rows that are filled and scaled, or brought back, as they are read."""
 
-    def __init__(self, X: RowBlocked, f: Scaling) -> None:
+    def __init__(self, X: Operator, f: Scaling) -> None:
         super().__init__(X, X.shape, lambda rows, block: [(rows, apply(f, block))])
         self._f = f
         #: the names of the columns, if the data has any

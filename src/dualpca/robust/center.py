@@ -9,7 +9,6 @@ import numpy as np
 from ..linalg import to_numpy
 from ..operators import Operator
 from ..operators.block_ops import dense
-from ..operators.row_blocks import RowBlocked
 from .distances import centered_at, coordinates
 from .scale import repeated, spatial_median
 
@@ -38,7 +37,7 @@ def fixed_center(center: Any, X: Operator, weights: np.ndarray | None) -> np.nda
         return vector
     if center == "joint":
         return None
-    if not isinstance(X, RowBlocked):
+    if X.implicit:
         mass = np.ones(d) if weights is None else weights
         if center == "mean":
             return mass / mass.sum()
@@ -58,7 +57,7 @@ def fixed_center(center: Any, X: Operator, weights: np.ndarray | None) -> np.nda
     return median + coordinates(spatial_median(centered_at(X, median), counts))[:, 0]
 
 
-def column_medians(X: RowBlocked, weights: np.ndarray | None) -> np.ndarray:
+def column_medians(X: Operator, weights: np.ndarray | None) -> np.ndarray:
     """Return the median of each column, a few columns at a time."""
     width = max(1, CHUNK // max(X.shape[0], 1))
     parts: list[Any] = []

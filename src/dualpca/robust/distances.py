@@ -54,7 +54,7 @@ def centered_at(X: Operator, center: np.ndarray, spread: float = 0.0) -> Operato
     if size2 == 0 and not X.implicit:
         return X
     limit = 4.0 if "float32" in str(X.dtype) else 1e3
-    if isinstance(X, RowBlocked) and not X.sparse and size2 > limit * spread**2:
+    if not (X.implicit or X.sparse) and size2 > limit * spread**2:
         return Shifted(X, center[:, None])
     return Centered(X, thin_factor(X, center[:, None]))
 

@@ -15,7 +15,8 @@ from ..formulations import robust
 from ..linalg import Array, cross, host_sample, largest, namespace, norm, orthonormalize, to_numpy
 from ..losses import Loss, as_loss
 from ..operators import Centered, Kernel, Matrix, Operator, Weighted, centered
-from ..operators.energy import check_energy, energy_of
+from ..operators.block_ops import energy_of
+from ..operators.views import check_energy
 from ..problem import DCProblem
 from ..progress import phase, stopped
 from ..solvers import IRLS, Anderson

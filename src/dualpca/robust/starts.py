@@ -16,8 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ..linalg import Array, eigh, host_sample, orthonormalize, sampled_rows, to_numpy
 from ..operators import Centered, Matrix, Operator, Weighted
-from ..operators.energy import check_energy
-from ..operators.row_blocks import RowBlocked
+from ..operators.views import check_energy
 from ..solvers.subspace import principal_axes
 from .center import fixed_center
 from .distances import eps_of, thin_factor
@@ -96,7 +95,6 @@ def take_sample(
     """Draw rows, each as often as its weight says; dense ones are centred at their median."""
     if kernel is not None:
         return _sample_of_kernel(X, center, weights, rng, kernel)
-    assert isinstance(X, RowBlocked)
     N, d = X.shape
     most = max(100, min(ROWS, ENTRIES // max(d, 1)))
     if weights is None:

@@ -22,7 +22,7 @@ from dask.optimization import cull
 from dask.sizeof import sizeof
 
 from ...linalg import Array, to_numpy
-from ..base import SweepMap, check_length
+from ..base import BlockFunction, SweepMap, check_length
 from ..block_ops import (
     as_float,
     block_rows,
@@ -34,7 +34,7 @@ from ..block_ops import (
     take,
 )
 from ..blocks import READING
-from ..row_blocks import BlockFunction, RowBlocked
+from ..row_blocks import RowBlocked
 from .chunks import column_names, counted, own_blocks, whole_rows
 from .cluster import active_client, compute, holders, workers
 from .row_arrays import RowArrays
@@ -186,6 +186,8 @@ class Distributed(RowBlocked):
     number of blocks, and a tree of sums; only thin factors travel.
     """
 
+    is_distributed = True
+
     def __init__(self, X: Any) -> None:
         self.names = column_names(X)
         self.X = X = whole_rows(X)
@@ -195,9 +197,11 @@ class Distributed(RowBlocked):
         if first.ndim != 2 or np.ma.isMaskedArray(first):
             kind = "is masked" if first.ndim == 2 else f"has {first.ndim} dimension(s)"
             raise ValueError(f"a block of X {kind}; give matrices of numbers, filled where masked")
-        self._sparse = sp.issparse(first)  # what X says of itself may be wrong
+        self.sparse = sp.issparse(first)  # what X says of itself may be wrong
         super().__init__((int(self._starts[-1]), int(X.shape[1])), as_float(first[:0]).dtype)
         self._members = self._grouped()
+        nbytes = math.prod(self.shape) * np.dtype(self.dtype).itemsize
+        self.read_seconds = SCHEDULING + (0.0 if self._held else nbytes / READING)
         self._arrays = RowArrays(self._rows, self._members)
         self._groups = self._hold()
 
@@ -208,19 +212,6 @@ class Distributed(RowBlocked):
 
     def __reduce__(self) -> Any:
         raise TypeError("the operator of distributed data stays with the client")
-
-    @property
-    def sparse(self) -> bool:
-        return self._sparse
-
-    @property
-    def is_distributed(self) -> bool:
-        return True
-
-    @property
-    def read_seconds(self) -> float:
-        nbytes = math.prod(self.shape) * np.dtype(self.dtype).itemsize
-        return SCHEDULING + (0.0 if self._held else nbytes / READING)
 
     def _grouped(self) -> list[list[int]]:
         """Which blocks make a group: those that one worker holds, or neighbours."""
@@ -308,10 +299,8 @@ class Distributed(RowBlocked):
     def persist_rows(self, *arrays: Array) -> tuple[Array, ...]:
         return self._arrays.hold(*arrays)
 
-    def row_norms(self) -> Array:
-        if self._norms is None:
-            (self._norms,) = self.persist_rows(super().row_norms())
-        return self._norms
+    def _measure_rows(self) -> Array:
+        return self.persist_rows(super()._measure_rows())[0]
 
     def rowwise(self, W: Array, f: SweepMap) -> Array:
         return self.map_rows(lambda rows, block: f(block @ W, rows))
@@ -322,6 +311,3 @@ class Distributed(RowBlocked):
         if not isinstance(values, da.Array):
             values = da.from_array(values, chunks=(self._rows,))
         return self.persist_rows(values.astype(self.dtype).rechunk((self._rows,)))[0]
-
-    def gather(self, Y: Array) -> Array:
-        return to_numpy(Y)
