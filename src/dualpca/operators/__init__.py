@@ -40,7 +40,7 @@ __all__ = [
 
 
 def as_operator(X: Any, *, block_bytes: int | None = None, device: Any = None) -> Operator:
-    """The operator of some data.
+    """Return the operator of some data.
 
     Parameters
     ----------

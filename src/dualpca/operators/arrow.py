@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .files import BLOCK, Source, changed
+from .files import Source, changed
 
 #: How pandas names the columns of an index that has no name.
 UNNAMED = "__index_level_"
@@ -22,7 +22,7 @@ class Counted(NamedTuple):
 
 
 def index_of(schema: Any, rows: int | None = None) -> tuple[list[str], Counted | None]:
-    """The columns that are levels of the index; a counted index, if it has a name.
+    """Return the columns that are levels of the index; a counted index, if it has a name.
 
     Metadata that pandas would not write, or that does not fit the columns and rows, is ignored.
     """
@@ -47,7 +47,7 @@ def _counted(entry: dict[str, Any], rows: int | None) -> Counted | None:
 
 
 def _count(data: Any) -> int:
-    """The rows of an IPC file or a data set; older pyarrow does not count those of a file."""
+    """Count the rows of a data set or an IPC file, which older pyarrow does not count."""
     if hasattr(data, "count_rows"):
         return data.count_rows()
     return sum(data.get_batch(i).num_rows for i in range(data.num_record_batches))
@@ -109,23 +109,6 @@ class ArrowSource(Source):
                     yield block
                     left -= filled
                     block, filled = _by_columns(min(step, left), d, self.dtype), 0
-
-    def take(self, rows: np.ndarray) -> Any:
-        import pyarrow as pa
-
-        out = _by_columns(len(rows), self.shape[1], self.dtype)
-        start = done = 0
-        for batch in self._batches(self._rows(BLOCK)):
-            stop = start + batch.num_rows
-            end = int(np.searchsorted(rows, stop))
-            if end > done:
-                _fill(out[done:end], batch.take(pa.array(rows[done:end] - start)))
-            start, done = stop, end
-            if done == len(rows):
-                break
-        if done < len(rows):
-            raise changed(f"{start} rows", self.shape[0])
-        return out
 
 
 def _arrow_type(name: str, kind: Any) -> np.dtype:

@@ -117,10 +117,6 @@ class Operator(ABC):
         Z = self.rmatmul(H)
         return (Z, *sums) if sums else Z
 
-    def rowwise(self, W: Array, f: SweepMap) -> Array:
-        """Return ``f(X W, rows)``, one number for each row."""
-        return f(self.matmul(W), slice(0, self.shape[0]))
-
     @property
     def entries(self) -> int:
         """How many numbers a pass multiplies: all, or those that a sparse matrix stores."""
@@ -294,7 +290,7 @@ class Operator(ABC):
         return self.asarray(np.zeros((0, 0)))
 
     def row_vector(self, values: Any, name: str = "the vector") -> Array:
-        """Return one number for each row, as an array of the data's kind that lies where these lie."""
+        """Return one number for each row, as an array of the data's kind, where the rows lie."""
         return self.asarray(check_length(values, self.shape[0], name))
 
     def persist_rows(self, *arrays: Array) -> tuple[Array, ...]:

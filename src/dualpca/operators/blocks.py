@@ -59,22 +59,8 @@ class Blocks(RowBlocked):
         dtype: Any = None,
         block_bytes: int = BLOCK,
     ) -> None:
-        if not hasattr(blocks, "__len__"):
-            raise TypeError(
-                f"blocks is a {type(blocks).__name__}, which can be read once; give a sequence, such "
-                "as functions that make the blocks"
-            )
         if len(blocks) == 0:
             raise ValueError("blocks is empty; give at least one row block")
-        if not block_bytes > 0:
-            raise ValueError(
-                f"block_bytes={block_bytes!r} is not positive; give some megabytes, such as 2**25"
-            )
-        if shapes is not None and len(shapes) != len(blocks):
-            raise ValueError(
-                f"there are {len(blocks)} blocks and {len(shapes)} shapes; "
-                "give one shape for each block"
-            )
         self._sources = _sources(blocks, shapes, dtype)
         self._block_bytes = int(block_bytes)
         self._offsets = np.cumsum([0, *(source.shape[0] for source in self._sources)])
@@ -113,7 +99,7 @@ class Blocks(RowBlocked):
                 start += part.shape[0]
 
     def _unchanged(self) -> Iterator[Any]:
-        """The blocks of all sources, checked to have the rows and columns that they had at first."""
+        """Yield the blocks of all sources, which must have the shapes that they had at first."""
         for source in self._sources:
             rows, (expected, columns) = 0, source.shape
             for block in source.read(self._block_bytes):
@@ -126,7 +112,7 @@ class Blocks(RowBlocked):
                 raise changed(f"{rows} rows", expected)
 
     def _parts(self, block: Any, factor: int) -> Iterator[Any]:
-        """A block in parts of cache size, about equal, in the operator's dtype."""
+        """Yield a block in parts of cache size, about equal, in the operator's dtype."""
         N, d = block.shape
         most = N if sp.issparse(block) else block_rows(d, self.dtype.itemsize, factor)
         count = -(-N // max(1, most))
@@ -135,7 +121,7 @@ class Blocks(RowBlocked):
             yield part.astype(self.dtype, copy=False)
 
     def take(self, rows: Any) -> Any:
-        """The rows with these sorted indices, as one array or CSR matrix.
+        """Return the rows with these sorted indices, as one array or CSR matrix.
 
         Only these rows of arrays and memory maps are read, only their chunks of zarr and HDF5, and
         all rows up to the last of them of Arrow and Parquet.

@@ -78,10 +78,6 @@ class Centered(View):
         Z = Z - self._c @ total
         return (Z, *sums) if sums else Z
 
-    def rowwise(self, W: Array, f: SweepMap) -> Array:
-        shift = cross(self._c, W)
-        return self.X.rowwise(W, lambda Y, rows: f(Y - shift, rows))
-
     def take(self, rows: np.ndarray) -> Any:
         return dense(self.X.take(rows)) - self._c.T
 
@@ -96,7 +92,7 @@ class Centered(View):
         return np.maximum(squares, 0.0)
 
     def _sums(self, weights: Array | None) -> tuple[Array, float]:
-        """``X^T w`` and the sum of w, w = 1 where None: a pass unless they are known."""
+        """Return ``X^T w`` and the sum of w, w = 1 where None: a pass unless they are known."""
         if weights is None and self._total is not None:
             return self._total, float(self.shape[0])
         w = self.row_vector(np.ones(self.shape[0])) if weights is None else weights
@@ -110,7 +106,7 @@ class Centered(View):
         return self.X.float32_copy(scale, self._c) if isinstance(self.X, Matrix) else None
 
     def row_norms(self) -> Array:
-        projection = self.X.rowwise(self._c, lambda Y, rows: Y[:, 0])
+        projection = self.X.matmul(self._c)[:, 0]
         norms = self.X.row_norms()
         xp = namespace(norms)
         wide = xp.astype(norms, xp.float64, copy=False)  # squares of float32 might overflow
@@ -173,14 +169,14 @@ def _subtract(sparse: bool, c: np.ndarray, high: Array, low: Array) -> BlockMap:
 
 
 def shifted(X: Operator, c: np.ndarray) -> Operator:
-    """``X - 1 c^T``, explicitly; that of a sparse matrix is stored once for all passes."""
+    """Return ``X - 1 c^T``, explicitly; that of a sparse matrix is stored once for all passes."""
     if X.sparse and isinstance(X, Matrix):
         return Matrix(subtract_from_sparse(X.data, c), X._counter)
     return Shifted(X, c[:, None])
 
 
 def minus_center(X: Operator, center: Array) -> Operator:
-    """``X - 1 c^T`` for a vector c: explicit for dense rows, which keeps all digits, else implicit."""
+    """Return ``X - 1 c^T`` for a vector c: explicit for dense rows, else implicit."""
     column = center[:, None]
     if X.explicit_rows and not X.sparse:
         return Shifted(X, column)
@@ -188,7 +184,7 @@ def minus_center(X: Operator, center: Array) -> Operator:
 
 
 def subtract_from_sparse(block: Any, c: np.ndarray) -> Any:
-    """``X - 1 c^T`` as CSR, for CSR or CSC: every entry is stored in the columns where c is not 0."""
+    """Return ``X - 1 c^T`` as CSR, which stores every entry of the columns where c is not 0."""
     n, d = block.shape
     full = np.flatnonzero(c)
     values = (block[:, full].toarray() - c[full]).astype(block.dtype).ravel()
@@ -199,7 +195,7 @@ def subtract_from_sparse(block: Any, c: np.ndarray) -> Any:
 
 
 def centered(X: Operator, weights: Any = None) -> Operator:
-    """X minus its (weighted) column means, at the digits the data has.
+    """Return X minus its (weighted) column means, at the digits the data has.
 
     Implicit (a rank-one correction) where that is accurate. Where the mean is large against the
     spread, the correction would cancel the leading digits of every product; a dense X that is read
@@ -232,7 +228,7 @@ def _removed(mean: Any, mass: float) -> float:
 
 
 def _explicit(X: Operator, mean: Any, weights: Any, mass: float, lost: bool) -> Operator:
-    """X less its means where these are large against the spread, which rounding may have ``lost``."""
+    """Subtract means that are large against the spread, which rounding may have ``lost``."""
     c = to_numpy(mean).astype(float)
     if lost:  # equal entries are their own mean, which a sum would round
         first = to_numpy(dense(X.take(np.zeros(1, dtype=int))))[0].astype(float)
@@ -250,7 +246,7 @@ def _explicit(X: Operator, mean: Any, weights: Any, mass: float, lost: bool) -> 
 
 
 def stored_by_column(X: Operator) -> np.ndarray:
-    """How many entries are stored in each column of sparse rows."""
+    """Return how many entries are stored in each column of sparse rows."""
     d = X.shape[1]
     return X.sum_blocks(lambda rows, block: (np.bincount(block.tocsr().indices, minlength=d),))[0]
 
@@ -265,7 +261,7 @@ def _implicit(
 
 
 def as_rows(X: Operator) -> Operator:
-    """Return X read by row blocks: centred and weighted ones become row maps, if they stay sparse."""
+    """Return X, or if X centres or weights explicit rows, the operator of the rows that result."""
     if isinstance(X, Weighted):
         b, rows = X.b, as_rows(X.X)
         if rows.explicit_rows:

@@ -60,7 +60,7 @@ class OnDevice(RowBlocked):
             yield rows, block
 
     def _copies(self) -> Iterator[tuple[slice, Any, Any]]:
-        """Blocks on their way to the device, and the event of their arrival."""
+        """Yield blocks on their way to the device, and the event of their arrival."""
         import torch
 
         stream = torch.cuda.Stream(self._device)
@@ -90,7 +90,7 @@ class OnDevice(RowBlocked):
 
 
 def _tensor(block: np.ndarray) -> Any:
-    """A tensor on the memory of an array, which is only read: torch warns of read-only memory."""
+    """Return a tensor on the memory of an array; torch would warn of read-only memory."""
     import torch
 
     if block.flags.writeable:
@@ -103,7 +103,7 @@ def _tensor(block: np.ndarray) -> Any:
 
 @contextmanager
 def matmul_precision(like: Array, kind: str) -> Iterator[None]:
-    """float32 products of torch and cupy by "tf32" or "ieee"; afterwards as the user had them.
+    """Compute float32 products of torch and cupy by "tf32" or "ieee" in this context.
 
     TF32 products run on a GPU's matrix units; their factors keep 10 bits of the mantissa.
     """

@@ -44,7 +44,7 @@ def check_readable(X: Any, name: str = "X") -> None:
 
 
 def _types_of(X: Any) -> list[Any]:
-    """The type of an array, or those of the columns of a data frame; a delayed object has any name."""
+    """Return the type of an array, or those of the columns of a data frame."""
     if hasattr(type(X), "dtype"):
         return [X.dtype]
     return list(X.dtypes) if hasattr(type(X), "dtypes") else []

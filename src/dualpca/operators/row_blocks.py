@@ -68,7 +68,8 @@ class RowBlocked(Operator):
         return sp.vstack(parts, format="csr") if self.sparse else stack(parts)
 
     def take_columns(self, features: np.ndarray) -> Operator:
-        return Columns(self, features)
+        shape = (self.shape[0], len(features))
+        return RowMap(self, shape, lambda rows, block: [(rows, take(block, features, axis=1))])
 
     def matmul(self, W: Array) -> Array:
         return self.map_rows(lambda rows, block: block @ W, W.shape[1])
@@ -183,9 +184,6 @@ class RowMap(View, RowBlocked):
             lambda rows, block: stack([f(*part) for part in block_map(rows, block)]), columns
         )
 
-    def rowwise(self, W: Array, f: SweepMap) -> Array:
-        return self.map_rows(lambda rows, block: f(block @ W, rows))
-
 
 class Selected(RowMap):
     """The rows of X where ``keep`` is true: what is left when outliers are dropped."""
@@ -204,16 +202,6 @@ class Selected(RowMap):
 
     def take(self, rows: np.ndarray) -> Any:
         return self.X.take(self._rows[rows])
-
-
-class Columns(RowMap):
-    """The columns ``features`` of X, taken from each block as it is read: no copy of X."""
-
-    def __init__(self, X: Operator, features: np.ndarray) -> None:
-        def select(rows: slice, block: Any) -> list[tuple[slice, Any]]:
-            return [(rows, take(block, features, axis=1))]
-
-        super().__init__(X, (X.shape[0], len(features)), select)
 
 
 class Mapped(RowMap):

@@ -150,10 +150,6 @@ class Weighted(View):
 
         return self.X.sweep(W, weighted)
 
-    def rowwise(self, W: Array, f: SweepMap) -> Array:
-        b = self.b
-        return self.X.rowwise(W, lambda Y, rows: f(b[rows][:, None] * Y, rows))
-
     def take(self, rows: np.ndarray) -> Any:
         return scale_rows(self.X.take(rows), self.b[rows])
 

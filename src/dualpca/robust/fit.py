@@ -225,7 +225,7 @@ def weighted_mean(problem: DCProblem, scales: Array | None, W: Array) -> tuple[A
 
     sums, mass = problem.X.sweep(W, row_map)
     if distributed:
-        (weights,) = problem.X.persist_rows(problem.X.rowwise(W, F.weights))
+        (weights,) = problem.X.persist_rows(F.weights(problem.X @ W))
     else:
         weights = np.concatenate([parts[first] for first in sorted(parts)]).astype(float)
     return sums / float(mass) if float(mass) > 0 else sums, weights
