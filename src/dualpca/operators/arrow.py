@@ -46,13 +46,6 @@ def _counted(entry: dict[str, Any], rows: int | None) -> Counted | None:
     return None if name is None or len(values) != rows else Counted(str(name), values)
 
 
-def _count(data: Any) -> int:
-    """Count the rows of a data set or an IPC file, which older pyarrow does not count."""
-    if hasattr(data, "count_rows"):
-        return data.count_rows()
-    return sum(data.get_batch(i).num_rows for i in range(data.num_record_batches))
-
-
 class ArrowSource(Source):
     """Columns of Arrow or Parquet, streamed by record batches; nulls become NaN.
 
@@ -67,17 +60,16 @@ class ArrowSource(Source):
         self.names = [schema.names[j] for j in self._columns]
         kinds = [_arrow_type(schema.names[j], schema.field(j).type) for j in self._columns]
         dtype = np.result_type(*kinds) if kinds else np.dtype("float64")
-        if hasattr(data, "read_row_group"):
-            rows = data.metadata.num_rows
+        if hasattr(data, "count_rows"):
+            rows = data.count_rows()
+        elif hasattr(data, "num_record_batches"):  # an IPC file in older pyarrow
+            rows = sum(data.get_batch(i).num_rows for i in range(data.num_record_batches))
         else:
-            rows = data.num_rows if hasattr(data, "num_rows") else _count(data)
+            rows = (data.metadata if hasattr(data, "read_row_group") else data).num_rows
         super().__init__((rows, len(kinds)), dtype)
         self._data = data
 
     def _batches(self, step: int) -> Iterator[Any]:
-        return (batch.select(self._columns) for batch in self._whole_batches(step))
-
-    def _whole_batches(self, step: int) -> Iterator[Any]:
         data = self._data
         if hasattr(data, "num_record_batches"):  # an IPC file
             return (data.get_batch(i) for i in range(data.num_record_batches))
@@ -95,10 +87,10 @@ class ArrowSource(Source):
         return iter(data.to_batches() if hasattr(data, "to_batches") else [data])
 
     def read(self, block_bytes: int) -> Iterator[Any]:
-        (left, d), step = self.shape, self._rows(block_bytes)
-        block, filled = _by_columns(min(step, left), d, self.dtype), 0
-        for batch in self._batches(step):
-            start = 0
+        left, step, filled = self.shape[0], self._rows(block_bytes), 0
+        block = self._empty(min(step, left))
+        for whole in self._batches(step):
+            batch, start = whole.select(self._columns), 0
             while start < batch.num_rows:
                 if len(block) == 0:
                     raise changed(f"more than {self.shape[0]} rows", self.shape[0])
@@ -107,8 +99,11 @@ class ArrowSource(Source):
                 start, filled = start + part.num_rows, filled + part.num_rows
                 if filled == len(block):
                     yield block
-                    left -= filled
-                    block, filled = _by_columns(min(step, left), d, self.dtype), 0
+                    left, filled = left - filled, 0
+                    block = self._empty(min(step, left))
+
+    def _empty(self, rows: int) -> np.ndarray:
+        return np.empty((rows, self.shape[1]), dtype=self.dtype, order="F")
 
 
 def _arrow_type(name: str, kind: Any) -> np.dtype:
@@ -123,10 +118,6 @@ def _arrow_type(name: str, kind: Any) -> np.dtype:
             "replace_schema(...) of a data set, or encode it as numbers"
         )
     return np.dtype("float64")
-
-
-def _by_columns(rows: int, columns: int, dtype: Any) -> np.ndarray:
-    return np.empty((rows, columns), dtype=dtype, order="F")
 
 
 def _fill(block: np.ndarray, batch: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -61,7 +62,20 @@ class Blocks(RowBlocked):
     ) -> None:
         if len(blocks) == 0:
             raise ValueError("blocks is empty; give at least one row block")
-        self._sources = _sources(blocks, shapes, dtype)
+        self._sources: list[Source] = []
+        of_functions, given = dtype, shapes or itertools.repeat(None, len(blocks))
+        for block, shape in zip(blocks, given, strict=True):
+            if callable(block):
+                self._sources.append(FunctionSource(block, shape, of_functions))
+                if shapes is not None:  # one function is called to learn the type
+                    of_functions = self._sources[0].dtype
+                continue
+            self._sources.append(source_of(block))
+            if shape is not None and self._sources[-1].shape != tuple(shape):
+                raise ValueError(
+                    f"shapes has {tuple(shape)} for a block of shape {self._sources[-1].shape}; "
+                    "give the shape of each block, or no shapes"
+                )
         self._block_bytes = int(block_bytes)
         self._offsets = np.cumsum([0, *(source.shape[0] for source in self._sources)])
         columns = sorted({source.shape[1] for source in self._sources})
@@ -69,12 +83,12 @@ class Blocks(RowBlocked):
             raise ValueError(
                 f"the row blocks have {columns} columns; all blocks must have the same columns"
             )
-        shape = (int(self._offsets[-1]), columns[0])
-        if 0 in shape:
-            raise ValueError(f"the data has shape {shape}; give at least one row and one column")
+        N, d = int(self._offsets[-1]), columns[0]
+        if 0 in (N, d):
+            raise ValueError(f"the data has shape {N, d}; give at least one row and one column")
         if dtype is None:
             dtype = np.result_type(*(source.dtype for source in self._sources))
-        super().__init__(shape, float_type(dtype))
+        super().__init__((N, d), float_type(dtype))
         files = (source for source in self._sources if source.slow)
         self.read_seconds = sum(math.prod(f.shape) * f.dtype.itemsize for f in files) / READING
         #: the names of the columns, where the data has any
@@ -149,23 +163,3 @@ class Blocks(RowBlocked):
         if taken.shape != (len(rows), source.shape[1]):
             raise changed(f"{taken.shape[0]} of {len(rows)} rows", source.shape)
         return taken.astype(self.dtype, copy=False)
-
-
-def _sources(
-    blocks: Sequence[Any], shapes: Sequence[tuple[int, int]] | None, dtype: Any
-) -> list[Source]:
-    if shapes is None:
-        return [source_of(block) for block in blocks]
-    sources: list[Source] = []
-    for block, shape in zip(blocks, shapes, strict=True):
-        if callable(block):
-            sources.append(FunctionSource(block, shape, dtype))
-            dtype = sources[0].dtype  # one function is called to learn it
-            continue
-        sources.append(source_of(block))
-        if sources[-1].shape != tuple(shape):
-            raise ValueError(
-                f"shapes has {tuple(shape)} for a block of shape {sources[-1].shape}; "
-                "give the shape of each block, or no shapes"
-            )
-    return sources

@@ -12,7 +12,7 @@ from ..linalg import total as sum_of
 from .base import Operator, SweepMap, split
 from .block_ops import as_float64, dense, gathered, scale_rows, take
 from .matrix import Matrix
-from .row_blocks import BlockMap, RowMap
+from .row_blocks import RowMap
 from .views import View, Weighted
 
 #: A spread below this share of ``N ||mean||^2`` may be the rounding of the mean.
@@ -152,20 +152,18 @@ class Shifted(RowMap):
         self.center = X.asarray(column + remainder)
         high = X.asarray(column)
         low = X.asarray(column - to_numpy(high) + remainder)
-        super().__init__(X, X.shape, _subtract(X.sparse, self.wide, high.T, low.T))
+        c, high, low, is_rounded = self.wide, high.T, low.T, max_abs(low) > 0
+
+        def subtract(block: Any) -> Any:
+            if sp.issparse(block):
+                return subtract_from_sparse(block, c)
+            return (block - high) - low if is_rounded else block - high
+
+        super().__init__(X, X.shape, lambda rows, block: [(rows, subtract(block))])
 
     def float32_copy(self, scale: float) -> Operator | None:
         # In float64, where a copy is of use, c is exact, or its remainder below the rounding.
         return self.X.float32_copy(scale, self.center) if isinstance(self.X, Matrix) else None
-
-
-def _subtract(sparse: bool, c: np.ndarray, high: Array, low: Array) -> BlockMap:
-    """Subtract ``c = high + low`` from each block."""
-    if sparse:
-        return lambda rows, block: [(rows, subtract_from_sparse(block, c))]
-    if max_abs(low) == 0:
-        return lambda rows, block: [(rows, block - high)]
-    return lambda rows, block: [(rows, (block - high) - low)]
 
 
 def shifted(X: Operator, c: np.ndarray) -> Operator:

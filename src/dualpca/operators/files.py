@@ -284,8 +284,8 @@ def is_streamed(X: Any) -> bool:
     return hasattr(X, "__dask_graph__") or out_of_core(X)
 
 
-def as_source(data: Any) -> Source | None:
-    """Return the source of the data; None if it is of no kind that has one."""
+def source_of(data: Any) -> Source:
+    """Return the source of a block; numpy reads blocks of other kinds."""
     if isinstance(data, Source):
         return data
     if isinstance(data, np.ndarray) or sp.issparse(data):
@@ -296,12 +296,7 @@ def as_source(data: Any) -> Source | None:
         from .arrow import ArrowSource
 
         return ArrowSource(data)
-    return FunctionSource(data) if callable(data) else None
-
-
-def source_of(block: Any) -> Source:
-    """Return the source of a block; numpy reads a block of no other kind."""
-    return as_source(block) or ArraySource(np.asarray(block))
+    return FunctionSource(data) if callable(data) else ArraySource(np.asarray(data))
 
 
 def ahead(blocks: Iterator[Any]) -> Iterator[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from copy import copy
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -23,12 +22,11 @@ def check_readable(X: Any, name: str = "X") -> None:
         _check_indices(X, name)
         return
     if isinstance(X, (list, tuple)):
-        arrays = [row for row in X if isinstance(row, np.ndarray)]
-        for row in arrays:
-            check_readable(row, name)
-        if not arrays:
-            cells = chain.from_iterable(r if isinstance(r, (list, tuple)) else [r] for r in X)
-            _check_objects(cells, name)
+        for row in X:
+            if isinstance(row, np.ndarray):
+                check_readable(row, name)
+            else:
+                _check_objects(row if isinstance(row, (list, tuple)) else [row], name)
         return
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
         raise ValueError(

@@ -86,11 +86,7 @@ def compute(value: Any) -> Any:
     if client is None:
         return dask.compute(value, optimize_graph=False)[0]
     future = client.compute(value, optimize_graph=False)
-
-    def failed() -> bool:
-        return future.status == "error"
-
-    return _until(client, lambda: future.result(timeout=LOOK), failed)
+    return _until(client, lambda: future.result(timeout=LOOK), lambda: future.status == "error")
 
 
 def _until(client: Any, result: Callable[[], Any], failed: Callable[[], bool]) -> Any:
