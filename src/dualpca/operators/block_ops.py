@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache, reduce
+from operator import add
 from threading import Lock
 from typing import Any
 
@@ -62,13 +63,7 @@ def as_float64(block: Any) -> Any:
 
 def sum_up(parts: Iterable[Any]) -> Any:
     """Return the sum of the parts in their order; tuples are summed entry by entry."""
-    return reduce(_plus, parts)
-
-
-def _plus(a: Any, b: Any) -> Any:
-    if isinstance(a, tuple):
-        return tuple(x + y for x, y in zip(a, b, strict=True))
-    return a + b
+    return reduce(lambda a, b: tuple(map(add, a, b)) if isinstance(a, tuple) else a + b, parts)
 
 
 def stack(parts: list[Any], axis: int = 0) -> Any:

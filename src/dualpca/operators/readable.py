@@ -36,16 +36,10 @@ def check_readable(X: Any, name: str = "X") -> None:
         )
     if isinstance(X, np.ndarray) and X.dtype.kind == "O":
         _check_objects(X.flat, name)
-    for dtype in _types_of(X):
+    is_frame = hasattr(type(X), "dtypes")  # of the type: a delayed object has any attribute
+    for dtype in [X.dtype] if hasattr(type(X), "dtype") else X.dtypes if is_frame else []:
         if getattr(dtype, "kind", "") in ("m", "M") or str(dtype).lower().startswith(_TIMES):
             raise _no_numbers(name, dtype)
-
-
-def _types_of(X: Any) -> list[Any]:
-    """Return the type of an array, or those of the columns of a data frame."""
-    if hasattr(type(X), "dtype"):
-        return [X.dtype]
-    return list(X.dtypes) if hasattr(type(X), "dtypes") else []
 
 
 def _check_objects(cells: Any, name: str) -> None:
