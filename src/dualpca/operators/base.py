@@ -12,7 +12,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from .._memory import ensure
-from ..linalg import Array, finfo, to_numpy, total
+from ..linalg import Array, finfo, on_gpu, to_numpy, total
 from ..progress import reading
 from . import block_ops
 from .block_ops import as_float64, energy_of, row_norms, stack, sum_up, take
@@ -279,6 +279,18 @@ class Operator(ABC):
     def precision(self) -> str:
         """The arithmetic of the products: "float64", "float32" or "tf32"."""
         return str(self.dtype).rsplit(".", 1)[-1]
+
+    def with_tf32(self) -> Operator:
+        """Return X with products in TF32 where it is float32 on a GPU; else X itself."""
+        from .gpu import Tf32
+
+        return Tf32(self) if self.precision == "float32" and on_gpu(self.like) else self
+
+    def ieee_products(self) -> AbstractContextManager[Any]:
+        """Return a context in which float32 products on a GPU are not rounded to TF32."""
+        from .gpu import matmul_precision
+
+        return matmul_precision(self.like, "ieee")
 
     def asarray(self, values: Any) -> Array:
         """Return values as an array of the data's kind, dtype and device."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_cupy_array, is_torch_array
 
-from ..linalg import Array, on_gpu
+from ..linalg import Array
 from .base import Operator, SweepMap
 from .block_ops import block_rows
 from .files import ahead
@@ -149,8 +149,3 @@ class Tf32(View):
     def sweep(self, W: Array, row_map: SweepMap | None = None) -> Any:
         with matmul_precision(W, "tf32"):
             return self.X.sweep(W, row_map)
-
-
-def with_tf32(X: Operator) -> Operator:
-    """Return X with products in TF32 where it is float32 on a GPU; else X itself."""
-    return Tf32(X) if X.precision == "float32" and on_gpu(X.like) else X

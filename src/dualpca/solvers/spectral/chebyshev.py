@@ -19,7 +19,6 @@ from ... import progress
 from ..._memory import ensure, itemsize
 from ...linalg import Array, invert_lower, namespace, orthonormalize, standard_normal, to_numpy
 from ...operators import Operator
-from ...operators.gpu import matmul_precision, with_tf32
 from . import base
 from .base import SpectralSolver, is_explicit_on_gpu, narrow_side
 from .certificate import Certificate, eps_of, rounding_floor
@@ -60,7 +59,7 @@ class Chebyshev(SpectralSolver):
     ) -> SubspaceResult:
         energy = options.get("energy", math.inf)
         scale = mixed_scale(X, tol, energy)
-        fast = with_tf32((X.float32_copy(scale) if scale is not None else None) or X)
+        fast = ((X.float32_copy(scale) if scale is not None else None) or X).with_tf32()
         given: dict[str, Any] = {"tol": tol, "seed": seed, "max_passes": max_passes}
         given |= {"energy": energy, "fast": None if fast is X else narrow_side(fast)}
         result = self.eigenvectors(narrow_side(X), s, **given)
@@ -85,7 +84,7 @@ class Chebyshev(SpectralSolver):
         ``fast`` is a multiple of A in less precision: it serves all passes but those that measure the
         residual and certify the answer, as long as the residual goes on falling.
         """
-        with A.blas_limited(), matmul_precision(A.like, "ieee"):
+        with A.blas_limited(), A.ieee_products():
             run = _Run(A, A if fast is None else fast, s, tol, seed, max_passes)
             ritz, image, done = run.solve()
             theta, r = _on_host(ritz)
