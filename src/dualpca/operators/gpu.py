@@ -130,7 +130,7 @@ def matmul_precision(like: Array, kind: str) -> Iterator[None]:
 
 
 class Tf32(View):
-    """X for solvers that only multiply, in TF32: off by up to ``2^-10 |X| |W|``, for all but the last digits."""
+    """X for solvers that only multiply, with products in TF32: off by up to ``2^-10 |X| |W|``."""
 
     precision = "tf32"
 
