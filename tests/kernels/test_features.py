@@ -23,7 +23,7 @@ from dualpca.kernels.features import (
 from dualpca.kernels.pairwise import median_gamma, scale_gamma
 from dualpca.operators import Matrix
 from dualpca.operators import block_ops as _blocks
-from dualpca.operators.row_maps import Mapped
+from dualpca.operators.row_blocks import Mapped
 
 N, D, M = 90, 6, 25
 GAMMA = 0.2

@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from dualpca import KernelPCA, as_operator, load, save
 from dualpca.io.onnx import to_onnx
 from dualpca.kernels.features import feature_operator
-from dualpca.operators.row_maps import Mapped
+from dualpca.operators.row_blocks import Mapped
 
 #: Positive semidefinite kernels on these rows, with their parameters.
 KERNELS = {

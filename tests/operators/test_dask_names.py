@@ -11,7 +11,7 @@ da = pytest.importorskip("dask.array")
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
-from dualpca.operators.dask.chunks import own_names  # noqa: E402 (needs dask)
+from dualpca.operators.dask.row_arrays import own_names  # noqa: E402 (needs dask)
 
 BLOCKS, N, D, S = 6, 50, 6, 2
 

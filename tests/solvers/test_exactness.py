@@ -8,7 +8,7 @@ from threadpoolctl import threadpool_limits
 
 from dualpca import PCA, as_operator
 from dualpca.operators import Weighted, centered
-from dualpca.operators.block_ops import THREADED, row_parts
+from dualpca.operators.matrix import THREADED, row_parts
 from dualpca.operators.row_blocks import RowBlocked
 from dualpca.solvers.spectral.direct import growth
 from dualpca.solvers.spectral.krylov import LOOSE, MIXED_TOL, Krylov, mixed_scale

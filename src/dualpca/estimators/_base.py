@@ -19,7 +19,7 @@ from ..linalg import is_single, total
 from ..operators import Operator, Weighted, as_operator, as_rows, centered, is_streamed
 from ..operators.centering import minus_center
 from ..operators.readable import check_readable
-from ..operators.row_blocks import RowBlocked
+from ..operators.views import check_energy as check_energy
 from ..preprocessing.columns import is_finite
 from ..solvers.solve import user_stacklevel
 
@@ -102,7 +102,7 @@ def _check_shape(X: Any, rows: int) -> None:
         raise ValueError(f"X has dtype {X.dtype}; give real numbers, float32 or float64")
 
 
-def _streamed(estimator: Any, X: Any, *, reset: bool, rows: int, finite: bool) -> RowBlocked:
+def _streamed(estimator: Any, X: Any, *, reset: bool, rows: int, finite: bool) -> Operator:
     """Return the operator of X; at ``fit`` with its column sums, whose pass has seen every entry."""
     if hasattr(type(X), "dtype"):
         _check_shape(X, 0)  # before anything is read

@@ -34,7 +34,7 @@ from ..kernels.pairwise import (
 from ..linalg import Array, to_numpy
 from ..operators import Kernel, Operator, Selected, as_operator, is_streamed
 from ..operators.centering import shifted
-from ..operators.energy import check_energy
+from ..operators.views import check_energy
 from ._base import checked_weights, seed, validated
 from ._fit_context import FitContext
 

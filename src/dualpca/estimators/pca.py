@@ -17,7 +17,7 @@ from ..linear.decomposition import Decomposition
 from ..linear.incremental import Sums, merge_batch, sums_of
 from ..linear.likelihood import log_likelihood
 from ..operators import Operator, as_operator
-from ..operators.energy import check_energy
+from ..operators.views import check_energy
 from ..progress import convergence
 from ..solvers.spectral import SPECTRAL
 from ..solvers.subspace import ITERATIVE, growing_subspace, leading_subspace

@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from ..operators import Operator, as_operator, is_streamed
 from ..operators.block_ops import as_float
 from ..operators.readable import check_readable
-from ..operators.row_blocks import RowBlocked
 from ..preprocessing.columns import (
     Scaling,
     apply,
@@ -143,7 +142,7 @@ class Preprocessor(_Transform, SaveMixin, OneToOneFeatureMixin, TransformerMixin
         return self
 
     def _fit(self, X: Any) -> None:
-        operator: Any = as_operator(X)
+        operator = as_operator(X)
         names = getattr(self, "feature_names_in_", None)
         summary = summarize(operator)
         check_cells(summary, names, self.missing)
@@ -218,7 +217,7 @@ class Preprocessor(_Transform, SaveMixin, OneToOneFeatureMixin, TransformerMixin
         return tags
 
 
-def _sample(X: RowBlocked) -> Any:
+def _sample(X: Operator) -> Any:
     """Return rows in memory to take medians of."""
     N, d = X.shape
     count = min(N, SAMPLE_ROWS, max(1000, SAMPLE_NUMBERS // d))

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import StrOptions
 
 from ..linalg import Array, namespace, to_numpy
-from ..operators import Selected, as_operator
+from ..operators import Operator, Selected, as_operator
 from ..operators.block_ops import dense
 from ..progress import convergence
 from ..robust.distances import scores_and_distances
@@ -173,7 +173,7 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
 
     def _checked_rows(
         self, X: Any, sample_weight: Any
-    ) -> tuple[Any, Array | None, np.ndarray | None]:
+    ) -> tuple[Operator, Array | None, np.ndarray | None]:
         """Return the rows, the weights of those that count, and which do, None if all.
 
         Rows of weight 0 that are on a cluster count.
@@ -230,7 +230,7 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
             Squared residuals with the sign of the residual; their magnitudes sum over a row to the
             squared orthogonal distance.
         """
-        operator: Any = as_operator(self._checked(X, "contributions"))
+        operator = as_operator(self._checked(X, "contributions"))
         mean, V = self.mean_, self.components_.T
 
         def part(rows: slice, block: Any) -> Array:

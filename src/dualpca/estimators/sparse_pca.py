@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 
 from ..linalg import Array, fix_signs, namespace, to_numpy
 from ..operators import Operator, as_operator
-from ..operators.energy import check_energy
+from ..operators.views import check_energy
 from ..progress import convergence
 from ..solvers.base import TINY
 from ..solvers.solve import user_stacklevel

@@ -13,10 +13,9 @@ from numpy.random import Generator
 from sklearn.cluster import kmeans_plusplus
 
 from .._memory import ensure
-from ..operators import Matrix
+from ..operators import Matrix, Operator
 from ..operators.block_ops import as_float, as_float64
-from ..operators.row_blocks import RowBlocked
-from ..operators.row_maps import Mapped
+from ..operators.row_blocks import Mapped
 from .pairwise import (
     kernel_diagonal,
     origin_near_rows,
@@ -191,7 +190,7 @@ def _leverage(phi: Nystroem, X: Any, ridge: float | None = None) -> np.ndarray:
     return np.sum((Phi @ V) ** 2 / (theta.clip(0) + ridge), axis=1) + np.minimum(missed / ridge, 1)
 
 
-def landmark_rows(X: RowBlocked, landmarks: Any, count: int, rng: Generator, kernel: Any) -> Any:
+def landmark_rows(X: Operator, landmarks: Any, count: int, rng: Generator, kernel: Any) -> Any:
     """Return the rows that ``landmarks`` names or holds: a way to choose ``count`` rows of X, or rows."""
     if isinstance(landmarks, str):
         return X.take(choose_landmarks(X, count, landmarks, rng, kernel=kernel))
@@ -204,7 +203,7 @@ def landmark_rows(X: RowBlocked, landmarks: Any, count: int, rng: Generator, ker
     return rows
 
 
-def feature_operator(phi: Nystroem | RandomFourier, X: Any, limit: int = 2**28) -> RowBlocked:
+def feature_operator(phi: Nystroem | RandomFourier, X: Any, limit: int = 2**28) -> Operator:
     """``Phi = phi(X)``, N x D: stored up to ``limit`` bytes, else recomputed in each pass.
 
     Storing takes twice that for a moment; recomputing takes about four blocks of 32 MB (at least 64

@@ -13,10 +13,9 @@ from numpy.random import Generator
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from ..linalg import to_numpy
-from ..operators import as_operator
+from ..operators import Operator, as_operator
 from ..operators.block_ops import as_float, as_float64, block_rows, dense, moments, row_norms
 from ..operators.centering import FULL, stored_by_column, subtract_from_sparse
-from ..operators.row_blocks import RowBlocked
 
 #: The kernels that have a name.
 KERNELS = (
@@ -37,9 +36,9 @@ def row_array(X: Any) -> Any:
     return X.tocsr() if sp.issparse(X) else np.asarray(X)
 
 
-def row_operator(X: Any) -> RowBlocked:
+def row_operator(X: Any) -> Operator:
     """Return the operator that reads the rows of X, an array, a sparse matrix or an operator."""
-    return as_operator(X.tocsr() if sp.issparse(X) else X)  # type: ignore[return-value]
+    return as_operator(X.tocsr() if sp.issparse(X) else X)
 
 
 def row_slices(N: int, step: int) -> list[slice]:

@@ -13,7 +13,6 @@ from ..linalg import Array, column_norms, namespace, norm, to_numpy
 from ..linalg import eps as eps_of
 from ..operators import Operator, as_operator, centered, from_gram
 from ..operators.centering import Shifted, shifted
-from ..operators.row_blocks import RowBlocked
 from ..solvers.spectral import Gram
 from ..solvers.spectral.ritz import Ritz
 from .decomposition import Decomposition
@@ -62,7 +61,7 @@ class Sums:
     error: float = 0.0
     mean_error: float = 0.0
 
-    def with_batch(self, X: RowBlocked, center: bool, keep: int | None, s: int) -> Sums:
+    def with_batch(self, X: Operator, center: bool, keep: int | None, s: int) -> Sums:
         """Return the sums with a batch added; R is cut to ``keep`` rows, or S held where it is None."""
         n, total = X.shape[0], self.rows + X.shape[0]
         relative = X if self.origin is None else shifted(X, self.origin)
@@ -197,7 +196,7 @@ def merge_batch(
     )
 
 
-def _rows_to_keep(n_components: Any, X: RowBlocked) -> int | None:
+def _rows_to_keep(n_components: Any, X: Operator) -> int | None:
     """Return how many rows stand for all batches; None where their Gram matrix is held."""
     d = X.shape[1]
     if d <= GRAM_FEATURES:

@@ -11,15 +11,13 @@ from scipy.sparse.linalg import LinearOperator
 
 from .base import Operator
 from .blocks import Blocks
-from .centering import Centered, Shifted, centered
+from .centering import Centered, Shifted, as_rows, centered
 from .files import BLOCK, is_streamed, out_of_core
 from .kernel import Kernel, Representer, from_gram
 from .matrix import Matrix
-from .products import LinearOperatorProducts, as_rows
 from .readable import check_readable
-from .row_blocks import RowBlocked
-from .row_maps import RowMap, Selected
-from .views import Weighted
+from .row_blocks import RowBlocked, RowMap, Selected
+from .views import LinearOperatorProducts, Weighted
 
 __all__ = [
     "Blocks",
@@ -42,7 +40,7 @@ __all__ = [
 
 
 def as_operator(X: Any, *, block_bytes: int | None = None, device: Any = None) -> Operator:
-    """The operator of some data.
+    """Return the operator of some data.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .files import BLOCK, Source, changed
+from .files import Source, changed
 
 #: How pandas names the columns of an index that has no name.
 UNNAMED = "__index_level_"
@@ -22,7 +22,7 @@ class Counted(NamedTuple):
 
 
 def index_of(schema: Any, rows: int | None = None) -> tuple[list[str], Counted | None]:
-    """The columns that are levels of the index; a counted index, if it has a name.
+    """Return the columns that are levels of the index; a counted index, if it has a name.
 
     Metadata that pandas would not write, or that does not fit the columns and rows, is ignored.
     """
@@ -46,13 +46,6 @@ def _counted(entry: dict[str, Any], rows: int | None) -> Counted | None:
     return None if name is None or len(values) != rows else Counted(str(name), values)
 
 
-def _count(data: Any) -> int:
-    """The rows of an IPC file or a data set; older pyarrow does not count those of a file."""
-    if hasattr(data, "count_rows"):
-        return data.count_rows()
-    return sum(data.get_batch(i).num_rows for i in range(data.num_record_batches))
-
-
 class ArrowSource(Source):
     """Columns of Arrow or Parquet, streamed by record batches; nulls become NaN.
 
@@ -67,17 +60,16 @@ class ArrowSource(Source):
         self.names = [schema.names[j] for j in self._columns]
         kinds = [_arrow_type(schema.names[j], schema.field(j).type) for j in self._columns]
         dtype = np.result_type(*kinds) if kinds else np.dtype("float64")
-        if hasattr(data, "read_row_group"):
-            rows = data.metadata.num_rows
+        if hasattr(data, "count_rows"):
+            rows = data.count_rows()
+        elif hasattr(data, "num_record_batches"):  # an IPC file in older pyarrow
+            rows = sum(data.get_batch(i).num_rows for i in range(data.num_record_batches))
         else:
-            rows = data.num_rows if hasattr(data, "num_rows") else _count(data)
+            rows = (data.metadata if hasattr(data, "read_row_group") else data).num_rows
         super().__init__((rows, len(kinds)), dtype)
         self._data = data
 
     def _batches(self, step: int) -> Iterator[Any]:
-        return (batch.select(self._columns) for batch in self._whole_batches(step))
-
-    def _whole_batches(self, step: int) -> Iterator[Any]:
         data = self._data
         if hasattr(data, "num_record_batches"):  # an IPC file
             return (data.get_batch(i) for i in range(data.num_record_batches))
@@ -95,10 +87,10 @@ class ArrowSource(Source):
         return iter(data.to_batches() if hasattr(data, "to_batches") else [data])
 
     def read(self, block_bytes: int) -> Iterator[Any]:
-        (left, d), step = self.shape, self._rows(block_bytes)
-        block, filled = _by_columns(min(step, left), d, self.dtype), 0
-        for batch in self._batches(step):
-            start = 0
+        left, step, filled = self.shape[0], self._rows(block_bytes), 0
+        block = self._empty(min(step, left))
+        for whole in self._batches(step):
+            batch, start = whole.select(self._columns), 0
             while start < batch.num_rows:
                 if len(block) == 0:
                     raise changed(f"more than {self.shape[0]} rows", self.shape[0])
@@ -107,25 +99,11 @@ class ArrowSource(Source):
                 start, filled = start + part.num_rows, filled + part.num_rows
                 if filled == len(block):
                     yield block
-                    left -= filled
-                    block, filled = _by_columns(min(step, left), d, self.dtype), 0
+                    left, filled = left - filled, 0
+                    block = self._empty(min(step, left))
 
-    def take(self, rows: np.ndarray) -> Any:
-        import pyarrow as pa
-
-        out = _by_columns(len(rows), self.shape[1], self.dtype)
-        start = done = 0
-        for batch in self._batches(self._rows(BLOCK)):
-            stop = start + batch.num_rows
-            end = int(np.searchsorted(rows, stop))
-            if end > done:
-                _fill(out[done:end], batch.take(pa.array(rows[done:end] - start)))
-            start, done = stop, end
-            if done == len(rows):
-                break
-        if done < len(rows):
-            raise changed(f"{start} rows", self.shape[0])
-        return out
+    def _empty(self, rows: int) -> np.ndarray:
+        return np.empty((rows, self.shape[1]), dtype=self.dtype, order="F")
 
 
 def _arrow_type(name: str, kind: Any) -> np.dtype:
@@ -140,10 +118,6 @@ def _arrow_type(name: str, kind: Any) -> np.dtype:
             "replace_schema(...) of a data set, or encode it as numbers"
         )
     return np.dtype("float64")
-
-
-def _by_columns(rows: int, columns: int, dtype: Any) -> np.ndarray:
-    return np.empty((rows, columns), dtype=dtype, order="F")
 
 
 def _fill(block: np.ndarray, batch: Any) -> None:

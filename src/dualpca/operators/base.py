@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from functools import wraps
+from functools import cached_property, wraps
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
 
 from .._memory import ensure
-from ..linalg import Array, finfo, on_gpu, over_blocks, to_numpy
+from ..linalg import Array, finfo, on_gpu, to_numpy, total
+from ..progress import reading
 from . import block_ops
-from .block_ops import as_float64, row_norms, stack, sum_up, take
+from .block_ops import as_float64, energy_of, row_norms, stack, sum_up, take
 
 #: ``(Y, rows) -> H``, or ``H`` followed by sums: what a sweep does with some rows of ``Y = XW``.
 SweepMap = Callable[[Array, slice], Any]
+
+#: A function of ``rows, block``: the slice that a block is of all rows, and the block.
+BlockFunction = Callable[[slice, Any], Any]
 
 
 def split(mapped: Any) -> tuple[Array, tuple[Any, ...]]:
@@ -28,7 +32,7 @@ def split(mapped: Any) -> tuple[Array, tuple[Any, ...]]:
 def _counted(product: Callable[..., Array]) -> Callable[..., Array]:
     @wraps(product)
     def counting(self: Any, factor: Array) -> Array:
-        self.__dict__["_products"] = self.__dict__.get("_products", 0) + 1
+        self._counter[0] += 1
         return product(self, factor)
 
     return counting
@@ -65,28 +69,44 @@ class Operator(ABC):
 
     #: whether W is the implicit Gamma^T A, so that only inner products of W are known
     implicit: bool = False
+    #: whether reading all blocks costs one pass, so that the rows may be changed before products
+    explicit_rows: bool = False
+    #: whether the blocks are sparse, so that subtracting from them would densify them
+    sparse: bool = False
+    #: whether the rows lie on a cluster, where arrays with as many rows stay
+    is_distributed: bool = False
+    #: seconds, roughly, that a pass waits for the data besides the products
+    read_seconds: float = 0.0
+    #: ``N ||c||^2``, the energy that implicit centring removes; rounding is relative to it
+    removed_energy: float = 0.0
+
+    _norms: Array | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if cls.passes is Operator.passes:
+        if cls.passes is Operator.passes and not cls.explicit_rows:
             for name in {"matmul", "rmatmul"} & set(vars(cls)):
                 setattr(cls, name, _counted(vars(cls)[name]))
+
+    @cached_property
+    def _counter(self) -> list[int]:
+        return [0]
 
     @property
     def passes(self) -> int:
         """How often the data have been read: one for a product with X or X.T, one for a sweep."""
-        return self.__dict__.get("_products", 0)
+        return self._counter[0]
 
     @abstractmethod
     def matmul(self, W: Array) -> Array:
-        """``X @ W``."""
+        """Return ``X @ W``."""
 
     @abstractmethod
     def rmatmul(self, H: Array) -> Array:
-        """``X.T @ H``."""
+        """Return ``X.T @ H``."""
 
     def sweep(self, W: Array, row_map: SweepMap | None = None) -> Any:
-        """``X^T row_map(X W)``, in one pass where X is read by rows.
+        """Return ``X^T row_map(X W)``, in one pass where X is read by rows.
 
         ``row_map(Y, rows)`` gets some rows of XW and the slice they are, and returns as many rows of
         H; or a tuple of H and quantities that the sweep sums over all rows and returns behind
@@ -97,41 +117,17 @@ class Operator(ABC):
         Z = self.rmatmul(H)
         return (Z, *sums) if sums else Z
 
-    def rowwise(self, W: Array, f: SweepMap) -> Array:
-        """``f(X W, rows)``, one number for each row."""
-        return f(self.matmul(W), slice(0, self.shape[0]))
-
-    @property
-    def sparse(self) -> bool:
-        """Whether the blocks are sparse, so that subtracting from them would densify them."""
-        return False
-
-    @property
-    def is_distributed(self) -> bool:
-        """Whether the rows lie on a cluster, where arrays with as many rows stay."""
-        return False
-
     @property
     def entries(self) -> int:
         """How many numbers a pass multiplies: all, or those that a sparse matrix stores."""
         return self.shape[0] * self.shape[1]
 
-    @property
-    def read_seconds(self) -> float:
-        """Seconds, roughly, that a pass waits for the data besides the products."""
-        return 0.0
-
-    @property
-    def removed_energy(self) -> float:
-        """``N ||c||^2``, the energy that implicit centring removes; rounding is relative to it."""
-        return 0.0
-
     def _columns(self) -> Iterator[Array]:
-        """``X``, some columns at a time, by products with columns of the identity."""
+        """Yield ``X``, some columns at a time, by products with columns of the identity."""
         return (self.matmul(units) for units in self._units(self.shape[1]))
 
     def _units(self, n: int, chosen: np.ndarray | None = None) -> Iterator[Array]:
-        """Columns of the n x n identity, all or those ``chosen``, some at a time."""
+        """Yield columns of the n x n identity, all or those ``chosen``, some at a time."""
         chosen = np.arange(n) if chosen is None else chosen
         step = max(8, block_ops.GRAM_FACTOR * block_ops.BLOCK_BYTES // (8 * max(self.shape)))
         for start in range(0, len(chosen), step):
@@ -140,51 +136,117 @@ class Operator(ABC):
             units[part, np.arange(len(part))] = 1.0
             yield self.asarray(units)
 
+    def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
+        """Yield ``(rows, block)`` in order, the block dense or sparse and of the operator's dtype.
+
+        A ``factor`` above 1 asks for blocks that are so many times larger than the cache. Where X is
+        known by its products, each block is a product with columns of the identity.
+        """
+        N, step = self.shape[0], block_ops.block_rows(self.shape[1], 8, block_ops.GRAM_FACTOR)
+        for start in range(0, N, step):
+            rows = slice(start, min(start + step, N))
+            yield rows, self.take(np.arange(rows.start, rows.stop))
+
+    def read_blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
+        """Yield the blocks, as a pass that is counted and reported."""
+        self._counter[0] += self.explicit_rows
+        return reading(self.blocks(factor), self.shape[0])
+
+    def _each(self, f: BlockFunction, factor: int = 1) -> Iterable[Any]:
+        """Yield ``f(rows, block)`` for each block, in order."""
+        return (f(rows, block) for rows, block in self.read_blocks(factor))
+
+    def sum_blocks(self, f: BlockFunction, factor: int = 1) -> tuple[Any, ...]:
+        """Return the sums over the blocks of what the tuples ``f(rows, block)`` hold."""
+        return sum_up(self._each(f, factor))
+
+    def map_rows(self, f: BlockFunction, columns: int | None = None) -> Array:
+        """Stack ``f(rows, block)``: a row for each row, of ``columns`` numbers or one."""
+        return stack(list(self._each(f)))
+
+    def column_sums(
+        self, weights: Array | None = None, *, exact: bool = True, keep: bool = False
+    ) -> tuple[Array, float]:
+        """Return ``sum_i w_i x_i`` and ``sum_i w_i ||x_i||^2``, w = 1 where None.
+
+        Row blocks are summed in one pass and in float64; the rows of a block too where ``exact``,
+        else in the data's precision, which leaves an error of about 10 eps. ``keep`` spares later
+        calls the pass.
+        """
+        w = self.row_vector(np.ones(self.shape[0])) if weights is None else weights
+        norms = self.row_norms()
+        return self.rmatmul(w[:, None])[:, 0], total(w * norms * norms)
+
+    def forget(self) -> None:
+        """Drop what was kept of earlier passes, since the data may have changed."""
+        self._norms = None
+
     def take(self, rows: np.ndarray) -> Any:
-        """The rows with these sorted indices, as one array or CSR matrix in memory."""
+        """Return the rows with these sorted indices, as one array or CSR matrix in memory."""
         if len(rows) > self.shape[1]:
             return stack([take(Y, rows) for Y in self._columns()], axis=1)
         return stack([self.rmatmul(units).T for units in self._units(self.shape[0], rows)])
 
     def take_columns(self, features: np.ndarray) -> Operator:
-        """The operator of some columns of X; nothing is copied."""
+        """Return the operator of some columns of X; nothing is copied."""
         from .views import ColumnsView
 
         return ColumnsView(self, features)
 
+    def select(self, keep: Any, weights: Any = None) -> tuple[Operator, Array | None]:
+        """Return the operator of the rows where ``keep`` is true, and their weights.
+
+        Distributed rows all stay where they are; those that are not kept weigh nothing.
+        """
+        from .row_blocks import Selected
+
+        if self.is_distributed:
+            return self, self.row_vector(keep if weights is None else keep * weights)
+        keep = to_numpy(keep)
+        chosen = None if weights is None else self.asarray(to_numpy(weights)[keep])
+        return Selected(self, keep), chosen
+
     def row_norms(self) -> Array:
-        """``||X_i||`` for each row."""
+        """Return ``||X_i||`` for each row."""
+        norms = self._norms  # another thread may forget them
+        if norms is None:
+            norms = self._norms = self._measure_rows()
+        return norms
+
+    def _measure_rows(self) -> Array:
         if self.shape[0] < self.shape[1]:
             return stack([row_norms(Z.T) for Z in self.T._columns()])
         squares = sum_up(as_float64(row_norms(Y)) ** 2 for Y in self._columns())
         return self.asarray(array_namespace(squares).sqrt(squares))
 
     def column_squares(self, weights: Array | None = None) -> np.ndarray:
-        """``sum_i w_i x_ij^2`` for each column j in float64, w = 1 where None."""
+        """Return ``sum_i w_i x_ij^2`` for each column j in float64, w = 1 where None."""
         w = 1.0 if weights is None else to_numpy(weights).astype(float)[:, None]
         parts = [(w * to_numpy(Y).astype(float) ** 2).sum(axis=0) for Y in self._columns()]
         return np.concatenate(parts)
 
     def energy(self) -> float:
-        """``||X||_F^2``."""
-        return sum(over_blocks(self.row_norms(), lambda i, norms: _sum_of_squares(norms)))
+        """Return ``||X||_F^2``."""
+        return energy_of(self.row_norms())
 
     def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
-        """``X^T X``, or ``X^T Diag(weights) X``, a dense matrix: for few columns.
+        """Return ``X^T X``, or ``X^T Diag(weights) X``, a dense matrix: for few columns.
 
-        The products of rows are in float64 also where the data is float32; in float32 if ``single``.
+        Squaring costs half the digits, so that the products of rows are in float64 also where the
+        data is float32. ``single`` asks for float32, which is twice as fast and off by about eps of
+        the trace; the products of sparse rows stay in float64.
         """
         self._ensure_square(self.shape[1])
         columns = (Y if weights is None else weights[:, None] * Y for Y in self._columns())
         return stack([as_float64(self.rmatmul(Y)) for Y in columns], axis=1)
 
     def kernel(self, *, single: bool = False) -> Array:
-        """``K = X X^T``, a dense matrix: for few rows."""
+        """Return ``K = X X^T``, a dense matrix: for few rows."""
         self._ensure_square(self.shape[0])
         return stack([as_float64(self.matmul(Z)) for Z in self.T._columns()], axis=1)
 
     def todense(self) -> Array:
-        """X as one dense array."""
+        """Return X as one dense array."""
         if self.implicit:
             raise TypeError(f"{self!r} has implicit columns and is no array; use kernel()")
         self._ensure_dense()
@@ -210,7 +272,7 @@ class Operator(ABC):
         return nullcontext()
 
     def float32_copy(self, scale: float) -> Operator | None:
-        """``scale X`` as a float32 copy; None where X is not a dense array in memory."""
+        """Return ``scale X`` as a float32 copy; None where X is not a dense array in memory."""
         return None
 
     @property
@@ -231,7 +293,7 @@ class Operator(ABC):
         return matmul_precision(self.like, "ieee")
 
     def asarray(self, values: Any) -> Array:
-        """Values as an array of the data's kind, dtype and device."""
+        """Return values as an array of the data's kind, dtype and device."""
         return np.asarray(values, dtype=self.dtype)
 
     @property
@@ -240,15 +302,11 @@ class Operator(ABC):
         return self.asarray(np.zeros((0, 0)))
 
     def row_vector(self, values: Any, name: str = "the vector") -> Array:
-        """One number for each row, as an array of the data's kind that lies where the rows lie."""
+        """Return one number for each row, as an array of the data's kind, where the rows lie."""
         return self.asarray(check_length(values, self.shape[0], name))
 
-    def gather(self, Y: Array) -> Array:
-        """A thin factor with a row for each row of X, in the memory of this process."""
-        return Y
-
     def persist_rows(self, *arrays: Array) -> tuple[Array, ...]:
-        """Arrays with a row for each row of X, computed and kept where the rows lie."""
+        """Compute arrays with a row for each row of X, and keep them where the rows lie."""
         return arrays
 
     def __matmul__(self, W: Array) -> Array:
@@ -274,8 +332,3 @@ def check_length(values: Any, N: int, name: str) -> Any:
             f"{name} has shape {tuple(values.shape)}; give one weight for each of the {N} rows of X"
         )
     return values
-
-
-def _sum_of_squares(norms: Array) -> float:
-    xp = array_namespace(norms)
-    return float(xp.sum(xp.astype(norms, xp.float64, copy=False) ** 2))

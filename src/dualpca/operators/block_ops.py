@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache, reduce
+from operator import add
 from threading import Lock
 from typing import Any
 
@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from array_api_compat import array_namespace, device, is_numpy_array
 from threadpoolctl import ThreadpoolController
 
-from ..linalg import Array, on_gpu
+from ..linalg import Array, on_gpu, over_blocks, to_numpy
 
 #: Rows are swept in blocks of about this size: the second product then reads from the cache, which
 #: makes a sweep one pass over memory (measured 0 to 25 % faster than two products, never slower).
@@ -26,18 +26,18 @@ GRAM_FACTOR = 8
 
 
 def block_rows(columns: int, itemsize: int, factor: int = 1) -> int:
-    """Rows of a block of about BLOCK_BYTES, at least 64 so that products stay efficient."""
+    """Return rows of a block of about BLOCK_BYTES, at least 64 so that products stay efficient."""
     return max(64, factor * BLOCK_BYTES // max(1, columns * itemsize))
 
 
 def as_float(data: Any) -> Any:
-    """float32 and float64 data as it is, anything else as float64."""
+    """Return float32 and float64 data as it is, anything else as float64."""
     known = str(data.dtype).rsplit(".", 1)[-1] in ("float32", "float64")
     return data if known else cast(data, "float64")
 
 
 def compressed(data: Any) -> Any:
-    """Sparse data as CSR or CSC, which have fast products, without memory beyond the last entry."""
+    """Return sparse data as CSR or CSC, without memory beyond the last entry."""
     if not sp.issparse(data):
         return data
     if data.format not in ("csr", "csc"):
@@ -49,7 +49,7 @@ def compressed(data: Any) -> Any:
 
 
 def cast(block: Any, kind: str) -> Any:
-    """The block in "float32" or "float64"."""
+    """Return the block in "float32" or "float64"."""
     if sp.issparse(block):
         return block.astype(kind, copy=False)
     xp = array_namespace(block)
@@ -57,19 +57,13 @@ def cast(block: Any, kind: str) -> Any:
 
 
 def as_float64(block: Any) -> Any:
-    """The block in float64."""
+    """Return the block in float64."""
     return cast(block, "float64")
 
 
 def sum_up(parts: Iterable[Any]) -> Any:
-    """The sum of the parts in their order; tuples are summed entry by entry."""
-    return reduce(_plus, parts)
-
-
-def _plus(a: Any, b: Any) -> Any:
-    if isinstance(a, tuple):
-        return tuple(x + y for x, y in zip(a, b, strict=True))
-    return a + b
+    """Return the sum of the parts in their order; tuples are summed entry by entry."""
+    return reduce(lambda a, b: tuple(map(add, a, b)) if isinstance(a, tuple) else a + b, parts)
 
 
 def stack(parts: list[Any], axis: int = 0) -> Any:
@@ -83,17 +77,6 @@ def take(block: Any, chosen: np.ndarray, axis: int = 0) -> Any:
         return block[chosen] if axis == 0 else block[:, chosen]
     xp = array_namespace(block)
     return xp.take(block, xp.asarray(chosen, device=device(block)), axis=axis)
-
-
-def threads() -> int:
-    """How many threads products may use: OMP_NUM_THREADS if it is set, as in BLAS."""
-    given = os.environ.get("OMP_NUM_THREADS", "")
-    return int(given) if given.isdigit() and int(given) > 0 else os.cpu_count() or 1
-
-
-#: Up to so many columns, and from so many products on, each thread sums a Gram matrix of its own
-#: rows. BLAS uses one thread there; with more columns its own threads win.
-THREADED_COLUMNS, THREADED_PRODUCTS = 128, 10**8
 
 
 @cache
@@ -121,28 +104,9 @@ def one_blas_thread() -> Iterator[None]:
         _LIMITED.release()
 
 
-#: Below so many entries of a sparse matrix, starting threads costs more than they save.
-THREADED = 2**18
-
-
-def row_parts(data: Any) -> list[tuple[slice, Any]]:
-    """Views of CSR rows, one for each thread, with about equally many entries."""
-    N = data.shape[0]
-    count = threads() if data.format == "csr" and data.nnz >= THREADED else 1
-    if count == 1:
-        return [(slice(0, N), data)]
-    ends = np.searchsorted(data.indptr, np.linspace(0, data.nnz, count + 1)[1:-1])
-    cuts = np.unique(np.concatenate([[0], ends, [N]]))
-    parts = []
-    for start, stop in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
-        indptr = data.indptr[start : stop + 1]
-        entries = slice(int(indptr[0]), int(indptr[-1]))
-        part = type(data)((stop - start, data.shape[1]), dtype=data.dtype)
-        # Set one by one: the constructor would copy them.
-        part.data, part.indices = data.data[entries], data.indices[entries]
-        part.indptr = indptr - indptr[0]
-        parts.append((slice(start, stop), part))
-    return parts
+def gathered(Y: Array) -> Array:
+    """Return a thin factor in the memory of this process, also one whose rows lie on a cluster."""
+    return to_numpy(Y) if hasattr(Y, "__dask_graph__") else Y
 
 
 def dense(S: Any) -> Any:
@@ -151,21 +115,38 @@ def dense(S: Any) -> Any:
 
 
 def scale_rows(block: Any, weights: Array) -> Any:
-    """``Diag(weights) block``."""
+    """Return ``Diag(weights) block``."""
     if sp.issparse(block):
         return sp.diags_array(weights) @ block
     return array_namespace(block).astype(weights, block.dtype, copy=False)[:, None] * block
 
 
+def canonical(block: Any) -> Any:
+    """Return a sparse block in which each entry is stored once: a copy if it was not so."""
+    if block.has_canonical_format:
+        return block
+    block = block.copy()
+    block.sum_duplicates()
+    return block
+
+
+def squares(block: Any) -> Any:
+    """Return the squares of the entries."""
+    if not sp.issparse(block):
+        return block * block
+    block = canonical(block)
+    return block.multiply(block)
+
+
 def _plain_norms(block: Any) -> Array:
     if sp.issparse(block):
-        return np.sqrt(np.asarray(block.multiply(block).sum(axis=1)).ravel())
+        return np.sqrt(np.asarray(squares(block).sum(axis=1)).ravel())
     xp = array_namespace(block)
     return xp.sqrt(xp.linalg.vecdot(block, block))
 
 
 def row_norms(block: Any) -> Array:
-    """``||x_i||`` for each row, also where squares overflow or vanish."""
+    """Return ``||x_i||`` for each row, also where squares overflow or vanish."""
     with np.errstate(over="ignore", under="ignore"):
         size = _plain_norms(block)
     xp = array_namespace(size)
@@ -175,7 +156,7 @@ def row_norms(block: Any) -> Array:
     if not bool(xp.any(extreme)):
         return size
     if sp.issparse(block):
-        largest = abs(block).max(axis=1).toarray().ravel()
+        largest = abs(canonical(block)).max(axis=1).toarray().ravel()
     else:
         largest = xp.max(xp.abs(block), axis=1)
     usable = extreme & (largest > 0)
@@ -187,7 +168,7 @@ def row_norms(block: Any) -> Array:
 
 
 def moments(block: Any, weights: Array | None, exact: bool) -> tuple[Array, float]:
-    """``sum_i w_i x_i`` and ``sum_i w_i ||x_i||^2`` over the rows of a block, w = 1 where None."""
+    """Return ``sum_i w_i x_i`` and ``sum_i w_i ||x_i||^2`` of a block, w = 1 where None."""
     gpu = not sp.issparse(block) and on_gpu(block)
     wide = as_float64(block) if exact and not gpu else block
     if sp.issparse(wide):
@@ -208,7 +189,7 @@ def moments(block: Any, weights: Array | None, exact: bool) -> tuple[Array, floa
 
 
 def energy(block: Any) -> float:
-    """``||X||_F^2`` of a block."""
+    """Return ``||X||_F^2`` of a block."""
     if sp.issparse(block) or not on_gpu(block):
         return moments(block, None, True)[1]
     xp = array_namespace(block)
@@ -219,8 +200,18 @@ def energy(block: Any) -> float:
     return float(xp.sum(as_float64(block) ** 2))
 
 
+def energy_of(norms: Array) -> float:
+    """Return the sum of the squares of the norms of rows, in float64."""
+
+    def part(i: int, block: Array) -> float:
+        with np.errstate(over="ignore", under="ignore"):  # the caller checks the range
+            return float(array_namespace(block).sum(as_float64(block) ** 2))
+
+    return sum(over_blocks(norms, part))
+
+
 def _merged(A: Array) -> list[Array]:
-    """Views of A: short rows joined to rows of about 4096 entries, and the remaining rows."""
+    """Return views of A: short rows joined to rows of about 4096 entries, and the others."""
     N, d = A.shape
     count = 4096 // d
     if count < 2 or count > N or not (is_numpy_array(A) and A.flags.c_contiguous):
@@ -230,7 +221,7 @@ def _merged(A: Array) -> list[Array]:
 
 
 def _row_squares(A: Array) -> Array:
-    """``||A_i||^2``: in A's precision over 4096 terms, since longer sums lose digits, then float64."""
+    """Return ``||A_i||^2``; sums over more than 4096 terms would lose digits, and are in float64."""
     xp = array_namespace(A)
     cuts = [*range(0, A.shape[1], 4096), A.shape[1]]
     pieces = (A[:, start:stop] for start, stop in itertools.pairwise(cuts))
@@ -238,9 +229,7 @@ def _row_squares(A: Array) -> Array:
 
 
 def _sparse_moments(block: Any, weights: Array | None) -> tuple[Array, float]:
-    if not block.has_canonical_format:  # entries stored in parts are squared after summing
-        block = block.copy()
-        block.sum_duplicates()
+    block = canonical(block)
     data = np.asarray(block.data, dtype=np.float64)
     with np.errstate(over="ignore", invalid="ignore"):  # the caller sees an infinite energy
         if weights is None:
@@ -254,7 +243,7 @@ def _sparse_moments(block: Any, weights: Array | None) -> tuple[Array, float]:
 
 
 def float_type(dtype: Any) -> np.dtype:
-    """float32 and float64 in the machine's byte order; float64 for other real numbers."""
+    """Return float32 and float64 in the machine's byte order; float64 for other real numbers."""
     dtype = np.dtype(dtype)
     if dtype.kind not in "biuf":
         raise ValueError(

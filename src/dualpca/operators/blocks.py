@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -59,23 +60,22 @@ class Blocks(RowBlocked):
         dtype: Any = None,
         block_bytes: int = BLOCK,
     ) -> None:
-        if not hasattr(blocks, "__len__"):
-            raise TypeError(
-                f"blocks is a {type(blocks).__name__}, which can be read once; give a sequence, such "
-                "as functions that make the blocks"
-            )
         if len(blocks) == 0:
             raise ValueError("blocks is empty; give at least one row block")
-        if not block_bytes > 0:
-            raise ValueError(
-                f"block_bytes={block_bytes!r} is not positive; give some megabytes, such as 2**25"
-            )
-        if shapes is not None and len(shapes) != len(blocks):
-            raise ValueError(
-                f"there are {len(blocks)} blocks and {len(shapes)} shapes; "
-                "give one shape for each block"
-            )
-        self._sources = _sources(blocks, shapes, dtype)
+        self._sources: list[Source] = []
+        of_functions, given = dtype, shapes or itertools.repeat(None, len(blocks))
+        for block, shape in zip(blocks, given, strict=True):
+            if callable(block):
+                self._sources.append(FunctionSource(block, shape, of_functions))
+                if shapes is not None:  # one function is called to learn the type
+                    of_functions = self._sources[0].dtype
+                continue
+            self._sources.append(source_of(block))
+            if shape is not None and self._sources[-1].shape != tuple(shape):
+                raise ValueError(
+                    f"shapes has {tuple(shape)} for a block of shape {self._sources[-1].shape}; "
+                    "give the shape of each block, or no shapes"
+                )
         self._block_bytes = int(block_bytes)
         self._offsets = np.cumsum([0, *(source.shape[0] for source in self._sources)])
         columns = sorted({source.shape[1] for source in self._sources})
@@ -83,12 +83,14 @@ class Blocks(RowBlocked):
             raise ValueError(
                 f"the row blocks have {columns} columns; all blocks must have the same columns"
             )
-        shape = (int(self._offsets[-1]), columns[0])
-        if 0 in shape:
-            raise ValueError(f"the data has shape {shape}; give at least one row and one column")
+        N, d = int(self._offsets[-1]), columns[0]
+        if 0 in (N, d):
+            raise ValueError(f"the data has shape {N, d}; give at least one row and one column")
         if dtype is None:
             dtype = np.result_type(*(source.dtype for source in self._sources))
-        super().__init__(shape, float_type(dtype))
+        super().__init__((N, d), float_type(dtype))
+        files = (source for source in self._sources if source.slow)
+        self.read_seconds = sum(math.prod(f.shape) * f.dtype.itemsize for f in files) / READING
         #: the names of the columns, where the data has any
         self.names = self._sources[0].names
         for source in self._sources:
@@ -100,13 +102,8 @@ class Blocks(RowBlocked):
             source.advise(self._block_bytes)
 
     @property
-    def sparse(self) -> bool:
+    def sparse(self) -> bool:  # type: ignore[override]
         return self._sources[0].sparse
-
-    @property
-    def read_seconds(self) -> float:
-        files = (source for source in self._sources if source.slow)
-        return sum(math.prod(f.shape) * f.dtype.itemsize for f in files) / READING
 
     def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
         read, start = self._unchanged(), 0
@@ -116,7 +113,7 @@ class Blocks(RowBlocked):
                 start += part.shape[0]
 
     def _unchanged(self) -> Iterator[Any]:
-        """The blocks of all sources, checked to have the rows and columns that they had at first."""
+        """Yield the blocks of all sources, which must have the shapes that they had at first."""
         for source in self._sources:
             rows, (expected, columns) = 0, source.shape
             for block in source.read(self._block_bytes):
@@ -129,7 +126,7 @@ class Blocks(RowBlocked):
                 raise changed(f"{rows} rows", expected)
 
     def _parts(self, block: Any, factor: int) -> Iterator[Any]:
-        """A block in parts of cache size, about equal, in the operator's dtype."""
+        """Yield a block in parts of cache size, about equal, in the operator's dtype."""
         N, d = block.shape
         most = N if sp.issparse(block) else block_rows(d, self.dtype.itemsize, factor)
         count = -(-N // max(1, most))
@@ -138,7 +135,7 @@ class Blocks(RowBlocked):
             yield part.astype(self.dtype, copy=False)
 
     def take(self, rows: Any) -> Any:
-        """The rows with these sorted indices, as one array or CSR matrix.
+        """Return the rows with these sorted indices, as one array or CSR matrix.
 
         Only these rows of arrays and memory maps are read, only their chunks of zarr and HDF5, and
         all rows up to the last of them of Arrow and Parquet.
@@ -166,23 +163,3 @@ class Blocks(RowBlocked):
         if taken.shape != (len(rows), source.shape[1]):
             raise changed(f"{taken.shape[0]} of {len(rows)} rows", source.shape)
         return taken.astype(self.dtype, copy=False)
-
-
-def _sources(
-    blocks: Sequence[Any], shapes: Sequence[tuple[int, int]] | None, dtype: Any
-) -> list[Source]:
-    if shapes is None:
-        return [source_of(block) for block in blocks]
-    sources: list[Source] = []
-    for block, shape in zip(blocks, shapes, strict=True):
-        if callable(block):
-            sources.append(FunctionSource(block, shape, dtype))
-            dtype = sources[0].dtype  # one function is called to learn it
-            continue
-        sources.append(source_of(block))
-        if sources[-1].shape != tuple(shape):
-            raise ValueError(
-                f"shapes has {tuple(shape)} for a block of shape {sources[-1].shape}; "
-                "give the shape of each block, or no shapes"
-            )
-    return sources

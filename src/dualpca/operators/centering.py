@@ -10,11 +10,10 @@ import scipy.sparse as sp
 from ..linalg import Array, cross, gram, is_single, max_abs, namespace, to_numpy
 from ..linalg import total as sum_of
 from .base import Operator, SweepMap, split
-from .block_ops import as_float64, dense, take
+from .block_ops import as_float64, dense, gathered, scale_rows, take
 from .matrix import Matrix
-from .row_blocks import RowBlocked
-from .row_maps import BlockMap, RowMap
-from .views import View
+from .row_blocks import RowMap
+from .views import View, Weighted
 
 #: A spread below this share of ``N ||mean||^2`` may be the rounding of the mean.
 LOST = 1e-8
@@ -55,7 +54,7 @@ class Centered(View):
         self._energy = energy
 
     @property
-    def removed_energy(self) -> float:
+    def removed_energy(self) -> float:  # type: ignore[override]
         return self.shape[0] * float(gram(self._c)[0, 0])
 
     def energy(self) -> float:
@@ -65,7 +64,7 @@ class Centered(View):
         return self.X.matmul(W) - cross(self._c, W)
 
     def rmatmul(self, H: Array) -> Array:
-        total = self.gather(namespace(H).sum(H, axis=0, keepdims=True))
+        total = gathered(namespace(H).sum(H, axis=0, keepdims=True))
         return self.X.rmatmul(H) - self._c @ total
 
     def sweep(self, W: Array, row_map: SweepMap | None = None) -> Any:
@@ -78,10 +77,6 @@ class Centered(View):
         Z, *sums, total = self.X.sweep(W, centred)
         Z = Z - self._c @ total
         return (Z, *sums) if sums else Z
-
-    def rowwise(self, W: Array, f: SweepMap) -> Array:
-        shift = cross(self._c, W)
-        return self.X.rowwise(W, lambda Y, rows: f(Y - shift, rows))
 
     def take(self, rows: np.ndarray) -> Any:
         return dense(self.X.take(rows)) - self._c.T
@@ -97,7 +92,7 @@ class Centered(View):
         return np.maximum(squares, 0.0)
 
     def _sums(self, weights: Array | None) -> tuple[Array, float]:
-        """``X^T w`` and the sum of w, w = 1 where None: a pass unless they are known."""
+        """Return ``X^T w`` and the sum of w, w = 1 where None: a pass unless they are known."""
         if weights is None and self._total is not None:
             return self._total, float(self.shape[0])
         w = self.row_vector(np.ones(self.shape[0])) if weights is None else weights
@@ -111,7 +106,7 @@ class Centered(View):
         return self.X.float32_copy(scale, self._c) if isinstance(self.X, Matrix) else None
 
     def row_norms(self) -> Array:
-        projection = self.X.rowwise(self._c, lambda Y, rows: Y[:, 0])
+        projection = self.X.matmul(self._c)[:, 0]
         norms = self.X.row_norms()
         xp = namespace(norms)
         wide = xp.astype(norms, xp.float64, copy=False)  # squares of float32 might overflow
@@ -132,12 +127,12 @@ class Centered(View):
             xp = namespace(K)
             K = K - xp.mean(K, axis=0, keepdims=True)
             return K - xp.mean(K, axis=1, keepdims=True)
-        if isinstance(self.X, RowBlocked) and self.X.explicit_rows:
+        if self.X.explicit_rows:
             c = as_float64(self._c)
             projection = self.X.map_rows(lambda rows, block: as_float64(block) @ c, 1)
         else:
             c, projection = self._c, self.X.matmul(self._c)
-        projection = self.gather(projection)
+        projection = gathered(projection)
         return K - projection - projection.T + gram(c)
 
 
@@ -148,7 +143,7 @@ class Shifted(RowMap):
     ``remainder`` is a part of c that its float64 has no digits for.
     """
 
-    def __init__(self, X: RowBlocked, center: Array, remainder: Any = 0.0) -> None:
+    def __init__(self, X: Operator, center: Array, remainder: Any = 0.0) -> None:
         # A float64 c is subtracted from float32 rows in two parts: its rounding, the same in every
         # row, would be as large as the spread where the mean is 1e7 times that.
         #: c without its remainder, in float64
@@ -157,39 +152,37 @@ class Shifted(RowMap):
         self.center = X.asarray(column + remainder)
         high = X.asarray(column)
         low = X.asarray(column - to_numpy(high) + remainder)
-        super().__init__(X, X.shape, _subtract(X.sparse, self.wide, high.T, low.T))
+        c, high, low, is_rounded = self.wide, high.T, low.T, max_abs(low) > 0
+
+        def subtract(block: Any) -> Any:
+            if sp.issparse(block):
+                return subtract_from_sparse(block, c)
+            return (block - high) - low if is_rounded else block - high
+
+        super().__init__(X, X.shape, lambda rows, block: [(rows, subtract(block))])
 
     def float32_copy(self, scale: float) -> Operator | None:
         # In float64, where a copy is of use, c is exact, or its remainder below the rounding.
         return self.X.float32_copy(scale, self.center) if isinstance(self.X, Matrix) else None
 
 
-def _subtract(sparse: bool, c: np.ndarray, high: Array, low: Array) -> BlockMap:
-    """Subtract ``c = high + low`` from each block."""
-    if sparse:
-        return lambda rows, block: [(rows, subtract_from_sparse(block, c))]
-    if max_abs(low) == 0:
-        return lambda rows, block: [(rows, block - high)]
-    return lambda rows, block: [(rows, (block - high) - low)]
-
-
-def shifted(X: RowBlocked, c: np.ndarray) -> RowBlocked:
-    """``X - 1 c^T``, explicitly; that of a sparse matrix is stored once for all passes."""
+def shifted(X: Operator, c: np.ndarray) -> Operator:
+    """Return ``X - 1 c^T``, explicitly; that of a sparse matrix is stored once for all passes."""
     if X.sparse and isinstance(X, Matrix):
         return Matrix(subtract_from_sparse(X.data, c), X._counter)
     return Shifted(X, c[:, None])
 
 
 def minus_center(X: Operator, center: Array) -> Operator:
-    """``X - 1 c^T`` for a vector c: explicit for dense rows, which keeps all digits, else implicit."""
+    """Return ``X - 1 c^T`` for a vector c: explicit for dense rows, else implicit."""
     column = center[:, None]
-    if isinstance(X, RowBlocked) and X.explicit_rows and not X.sparse:
+    if X.explicit_rows and not X.sparse:
         return Shifted(X, column)
     return Centered(X, X.asarray(column))
 
 
 def subtract_from_sparse(block: Any, c: np.ndarray) -> Any:
-    """``X - 1 c^T`` as CSR, for CSR or CSC: every entry is stored in the columns where c is not 0."""
+    """Return ``X - 1 c^T`` as CSR, which stores every entry of the columns where c is not 0."""
     n, d = block.shape
     full = np.flatnonzero(c)
     values = (block[:, full].toarray() - c[full]).astype(block.dtype).ravel()
@@ -200,7 +193,7 @@ def subtract_from_sparse(block: Any, c: np.ndarray) -> Any:
 
 
 def centered(X: Operator, weights: Any = None) -> Operator:
-    """X minus its (weighted) column means, at the digits the data has.
+    """Return X minus its (weighted) column means, at the digits the data has.
 
     Implicit (a rank-one correction) where that is accurate. Where the mean is large against the
     spread, the correction would cancel the leading digits of every product; a dense X that is read
@@ -209,7 +202,7 @@ def centered(X: Operator, weights: Any = None) -> Operator:
     implicitly. An X that is known by its products is always centred implicitly.
     """
     N = X.shape[0]
-    if not isinstance(X, RowBlocked):
+    if X.implicit:
         mean = X.rmatmul(X.asarray(np.full((N, 1), 1.0 / N)))
         return Centered(X, mean, mean * float(N))
     single = is_single(X)
@@ -232,8 +225,8 @@ def _removed(mean: Any, mass: float) -> float:
         return float(mass * (mean @ mean))
 
 
-def _explicit(X: RowBlocked, mean: Any, weights: Any, mass: float, lost: bool) -> Operator:
-    """X less its means where these are large against the spread, which rounding may have ``lost``."""
+def _explicit(X: Operator, mean: Any, weights: Any, mass: float, lost: bool) -> Operator:
+    """Subtract means that are large against the spread, which rounding may have ``lost``."""
     c = to_numpy(mean).astype(float)
     if lost:  # equal entries are their own mean, which a sum would round
         first = to_numpy(dense(X.take(np.zeros(1, dtype=int))))[0].astype(float)
@@ -250,16 +243,29 @@ def _explicit(X: RowBlocked, mean: Any, weights: Any, mass: float, lost: bool) -
     return Shifted(X, column, to_numpy(total).astype(float)[:, None] / mass)
 
 
-def stored_by_column(X: RowBlocked) -> np.ndarray:
-    """How many entries are stored in each column of sparse rows."""
+def stored_by_column(X: Operator) -> np.ndarray:
+    """Return how many entries are stored in each column of sparse rows."""
     d = X.shape[1]
     return X.sum_blocks(lambda rows, block: (np.bincount(block.tocsr().indices, minlength=d),))[0]
 
 
 def _implicit(
-    X: RowBlocked, total: Any, energy: float, weights: Any, mass: float, before: Any = None
+    X: Operator, total: Any, energy: float, weights: Any, mass: float, before: Any = None
 ) -> Centered:
     mean = total / mass
     energy = max(energy - _removed(mean, mass), 0.0)
     known = {"total": total[:, None], "energy": energy} if weights is None else {}
     return Centered(X, X.asarray(mean)[:, None], before=before, **known)
+
+
+def as_rows(X: Operator) -> Operator:
+    """Return X, or if X centres or weights explicit rows, the operator of the rows that result."""
+    if isinstance(X, Weighted):
+        b, rows = X.b, as_rows(X.X)
+        if rows.explicit_rows:
+            return RowMap(rows, X.shape, lambda r, block: [(r, scale_rows(block, b[r]))])
+    if isinstance(X, Centered):
+        rows = as_rows(X.X)
+        if rows.explicit_rows and not rows.sparse:
+            return Shifted(rows, X._c)
+    return X

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import mmap
-import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -13,12 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.lib.array_utils import byte_bounds
 
 from .block_ops import compressed, float_type
 from .readable import check_readable
@@ -59,11 +56,18 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, block_bytes: int) -> Iterator[Any]:
-        """Consecutive row blocks of about ``block_bytes``, each part of the data read once."""
+        """Yield consecutive row blocks of about ``block_bytes``, each part of the data read once."""
 
-    @abstractmethod
     def take(self, rows: np.ndarray) -> Any:
-        """The rows with these sorted indices, as one array or CSR matrix."""
+        """Return the rows with these sorted indices, as one array or CSR matrix."""
+        parts, start, j = [np.empty((0, self.shape[1]), self.dtype)], 0, 0
+        for block in self.read(BLOCK):
+            i, j = np.searchsorted(rows, [start, start + block.shape[0]])
+            parts.append(block[rows[i:j] - start])
+            start += block.shape[0]
+            if j == len(rows):
+                break
+        return np.concatenate(parts)
 
     def advise(self, block_bytes: int) -> None:  # noqa: B027 (most have nothing to say)
         """Warn if blocks of that size are slow to read, or parts of the data are missing."""
@@ -73,7 +77,7 @@ class Source(ABC):
 
 
 def changed(found: Any, expected: Any) -> OSError:
-    """The error for data that is not what it was when it was opened."""
+    """Return the error for data that is not what it was when it was opened."""
     return OSError(
         f"the data changed while it was read: there are {found} where there were {expected}; let "
         "nothing write to it, open it anew and fit again"
@@ -81,24 +85,17 @@ def changed(found: Any, expected: Any) -> OSError:
 
 
 def map_of(data: Any) -> tuple[mmap.mmap | None, int]:
-    """The memory map that an array lies in, and where in its file the map begins, if known."""
+    """Return the memory map of an array, and how long its file must be, if that is known."""
     offset = 0
     while isinstance(data, (np.ndarray, memoryview)):
         offset = getattr(data, "offset", 0) or offset  # of numpy.memmap
         data = data.base if isinstance(data, np.ndarray) else data.obj
-    whole = offset - offset % mmap.ALLOCATIONGRANULARITY
-    return (data, whole) if isinstance(data, mmap.mmap) else (None, 0)
-
-
-def extent(data: Any) -> tuple[mmap.mmap | None, int]:
-    """The memory map of an array, and the bytes that its file must have; 0 without a file."""
-    memory, first = map_of(data)
-    if memory is not None and data.size:
-        with suppress(OSError, ValueError):
-            memory.size()
-            start = np.frombuffer(memory, np.uint8).ctypes.data
-            return memory, first + byte_bounds(data)[1] - start
-    return memory, 0
+    if not isinstance(data, mmap.mmap):
+        return None, 0
+    with suppress(OSError, ValueError):  # of a map without a file
+        data.size()
+        return data, offset - offset % mmap.ALLOCATIONGRANULARITY + len(data)
+    return data, 0
 
 
 def touch(block: np.ndarray) -> None:
@@ -119,7 +116,7 @@ class ArraySource(Source):
         super().__init__(data.shape, data.dtype)
         self.sparse = sp.issparse(data)
         self._file: Any
-        self._file, self._needed = (None, 0) if self.sparse else extent(data)
+        self._file, self._needed = (None, 0) if self.sparse else map_of(data)
         self.slow = self._file is not None
         self._data = compressed(data) if self.sparse else np.asarray(data)
         self._check_size()
@@ -145,7 +142,7 @@ class ArraySource(Source):
 
 
 def rows_of(data: Any, start: int, stop: int) -> Any:
-    """Rows of a chunked array of one dimension or two; few chunks are in memory at a time."""
+    """Read rows of a chunked array of one dimension or two, few chunks at a time."""
     shape, chunks = tuple(data.shape), data.chunks
     if not chunks or len(shape) > 2:
         return data[start:stop]
@@ -170,40 +167,21 @@ def rows_of(data: Any, start: int, stop: int) -> Any:
     return out
 
 
-def unwritten(data: Any) -> tuple[int, int]:
-    """The number of chunks (zarr: shards, if any) that were never written, and of all chunks.
-
-    For a zarr that is not in a folder, none is known to be missing.
-    """
-    chunks = getattr(data, "shards", None) or data.chunks
-    if not chunks or 0 in data.shape:
-        return 0, 0
-    grid = [-(-n // size) for n, size in zip(data.shape, chunks, strict=True)]
-    total = math.prod(grid)
-    if hasattr(data, "id"):
-        return total - data.id.get_num_chunks(), total
-    root = getattr(getattr(data, "store", None), "root", None)
-    if not isinstance(root, Path):
-        return 0, total
-    folder = root / data.path
-    written = {
-        os.path.relpath(os.path.join(place, name), folder).replace(os.sep, "/")
-        for place, _, names in os.walk(folder)
-        for name in names
-    }
-    keys = map(data.metadata.encode_chunk_key, itertools.product(*map(range, grid)))
-    return total - sum(key in written for key in keys), total
-
-
 def gaps(data: Any) -> str | None:
-    """A sentence about chunks that were never written; None if all were."""
-    missing, total = unwritten(data)
+    """Return a sentence about chunks that were never written; None if all were."""
+    units = getattr(data, "shards", None) or data.chunks
+    if not units or 0 in data.shape:
+        return None
+    total = math.prod(-(-n // size) for n, size in zip(data.shape, units, strict=True))
+    if hasattr(data, "id"):  # HDF5
+        missing, fill = total - data.id.get_num_chunks(), data.fillvalue
+    else:  # zarr, which counts all chunks of each shard
+        chunks_of_a_shard = math.prod(units) // math.prod(data.chunks)
+        missing, fill = total - data.nchunks_initialized // chunks_of_a_shard, data.fill_value
     if not missing:
         return None
-    fill = data.fillvalue if hasattr(data, "id") else data.fill_value
-    read = 0 if fill is None else fill
     return (
-        f"{missing:,} of {total:,} chunks are not in the file and are read as {read}: "
+        f"{missing:,} of {total:,} chunks are not in the file and are read as {fill or 0}: "
         "chunks that hold nothing else may be left out, but lost ones look the same; write them again "
         "if there should be other numbers"
     )
@@ -291,23 +269,23 @@ _ARROW = {
 
 
 def _is(data: Any, names: set[tuple[str, str]]) -> bool:
-    """Whether data is of one of these classes, none of which is imported here."""
+    """Return whether data is of one of these classes, none of which is imported here."""
     classes = type(data).__mro__
     return any((kind.__module__.split(".")[0], kind.__name__) in names for kind in classes)
 
 
 def out_of_core(data: Any) -> bool:
-    """Whether data lies in a file or in columns, so that it must not be loaded whole."""
+    """Return whether data lies in a file or in columns, so that it must not be loaded whole."""
     return map_of(data)[0] is not None or _is(data, _CHUNKED | _ARROW)
 
 
 def is_streamed(X: Any) -> bool:
-    """Whether X is not in the memory of this process: a file, or a dask collection."""
+    """Return whether X is not in the memory of this process: a file, or a dask collection."""
     return hasattr(X, "__dask_graph__") or out_of_core(X)
 
 
-def as_source(data: Any) -> Source | None:
-    """The source of the data; None if it is of no kind that has one."""
+def source_of(data: Any) -> Source:
+    """Return the source of a block; numpy reads blocks of other kinds."""
     if isinstance(data, Source):
         return data
     if isinstance(data, np.ndarray) or sp.issparse(data):
@@ -318,16 +296,11 @@ def as_source(data: Any) -> Source | None:
         from .arrow import ArrowSource
 
         return ArrowSource(data)
-    return FunctionSource(data) if callable(data) else None
-
-
-def source_of(block: Any) -> Source:
-    """The source of a block; numpy reads a block of no other kind."""
-    return as_source(block) or ArraySource(np.asarray(block))
+    return FunctionSource(data) if callable(data) else ArraySource(np.asarray(data))
 
 
 def ahead(blocks: Iterator[Any]) -> Iterator[Any]:
-    """The same blocks; a thread reads the next one while the caller computes on the last."""
+    """Yield the same blocks; a thread reads the next one while the caller computes on the last."""
     end, context = object(), copy_context()  # np.errstate lives in the context
 
     def read() -> Any:

@@ -17,7 +17,7 @@ from .base import Operator, SweepMap
 from .block_ops import block_rows
 from .files import ahead
 from .row_blocks import RowBlocked
-from .views import Same
+from .views import View
 
 #: A device multiplies blocks that are so many times larger than a cache.
 FACTOR = 32
@@ -37,12 +37,14 @@ class OnDevice(RowBlocked):
         import torch
 
         on_host = isinstance(X.dtype, np.dtype) and not (X.sparse or X.is_distributed)
-        if not (isinstance(X, RowBlocked) and on_host):
+        if not (X.explicit_rows and on_host):
             raise ValueError(
                 f"device={device!r} takes dense numpy data and files, not {X!r}; leave device out"
             )
         self._host, self._device = X, torch.device(device)
         super().__init__(X.shape, getattr(torch, str(np.dtype(X.dtype))), X._counter)
+        copying = math.prod(self.shape) * self.dtype.itemsize / COPYING
+        self.read_seconds = max(X.read_seconds, copying)
 
     def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
         import torch
@@ -58,7 +60,7 @@ class OnDevice(RowBlocked):
             yield rows, block
 
     def _copies(self) -> Iterator[tuple[slice, Any, Any]]:
-        """Blocks on their way to the device, and the event of their arrival."""
+        """Yield blocks on their way to the device, and the event of their arrival."""
         import torch
 
         stream = torch.cuda.Stream(self._device)
@@ -76,10 +78,6 @@ class OnDevice(RowBlocked):
                 sent[k] = stream.record_event()
             yield rows, moved, sent[k]
 
-    @property
-    def read_seconds(self) -> float:
-        return max(self._host.read_seconds, math.prod(self.shape) * self.dtype.itemsize / COPYING)
-
     def take(self, rows: np.ndarray) -> Any:
         return self.asarray(self._host.take(rows))
 
@@ -92,7 +90,7 @@ class OnDevice(RowBlocked):
 
 
 def _tensor(block: np.ndarray) -> Any:
-    """A tensor on the memory of an array, which is only read: torch warns of read-only memory."""
+    """Return a tensor on the memory of an array; torch would warn of read-only memory."""
     import torch
 
     if block.flags.writeable:
@@ -105,7 +103,7 @@ def _tensor(block: np.ndarray) -> Any:
 
 @contextmanager
 def matmul_precision(like: Array, kind: str) -> Iterator[None]:
-    """float32 products of torch and cupy by "tf32" or "ieee"; afterwards as the user had them.
+    """Compute float32 products of torch and cupy by "tf32" or "ieee" in this context.
 
     TF32 products run on a GPU's matrix units; their factors keep 10 bits of the mantissa.
     """
@@ -131,8 +129,8 @@ def matmul_precision(like: Array, kind: str) -> Iterator[None]:
         set_to(before)
 
 
-class Tf32(Same):
-    """X with its products in TF32: off by up to ``2^-10 |X| |W|``, for all but the last digits."""
+class Tf32(View):
+    """X for solvers that only multiply, with products in TF32: off by up to ``2^-10 |X| |W|``."""
 
     precision = "tf32"
 

@@ -48,13 +48,13 @@ class Representer:
         return (self.operator.shape[1], self.coefficients.shape[1])
 
     def cross(self, other: Representer) -> Array:
-        """``A^T K B``, from whichever image is known."""
+        """Return ``A^T K B``, from whichever image is known."""
         if self._known is None and other._known is not None:
             return self.coefficients.T @ other.image
         return self.image.T @ other.coefficients
 
     def inner(self, other: Representer) -> float:
-        """``<A, K B>``."""
+        """Return ``<A, K B>``."""
         if self._known is None and other._known is not None:
             return other.inner(self)
         return float(array_namespace(self.image).sum(self.image * other.coefficients))
@@ -112,7 +112,7 @@ class Kernel(Operator):
 
     @classmethod
     def from_matrix(cls, K: Any) -> Kernel:
-        """The kernel operator of a kernel matrix in memory."""
+        """Return the kernel operator of a kernel matrix in memory."""
         matrix = Matrix(K)
 
         def diagonal() -> Array:
@@ -124,7 +124,7 @@ class Kernel(Operator):
 
     @classmethod
     def from_function(cls, kernel: Callable[[Any, Any], Any], X: Any) -> Kernel:
-        """``K_ij = kernel(X_i, X_j)``, computed block by block in each pass, never stored."""
+        """Return ``K_ij = kernel(X_i, X_j)``, computed by blocks in each pass, never stored."""
         N = X.shape[0]
         step = block_rows(N, 8)
         slices = [slice(i, min(i + step, N)) for i in range(0, N, step)]
@@ -142,11 +142,11 @@ class Kernel(Operator):
 
     @classmethod
     def linear(cls, X: Operator) -> Kernel:
-        """``K = X X^T``, as two products with X, never formed."""
+        """Return ``K = X X^T``, as two products with X, never formed."""
         return cls(_Outer(X), lambda: X.row_norms() ** 2)
 
     def among(self, present: np.ndarray) -> Kernel:
-        """K between the rows where ``present`` is true; nothing is copied."""
+        """Return K between the rows where ``present`` is true; nothing is copied."""
         rows = np.flatnonzero(present)
         return Kernel(_Among(self.K, rows), lambda: self._diagonal()[rows])
 

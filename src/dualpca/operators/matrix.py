@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -12,22 +13,43 @@ import scipy.sparse as sp
 from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array
 
 from ..linalg import Array
-from .base import Operator, SweepMap
-from .block_ops import (
-    THREADED,
-    THREADED_COLUMNS,
-    THREADED_PRODUCTS,
-    as_float,
-    block_rows,
-    compressed,
-    one_blas_thread,
-    row_parts,
-    sum_up,
-    take,
-    threads,
-)
-from .row_blocks import BlockFunction, RowBlocked
+from .base import BlockFunction, Operator, SweepMap
+from .block_ops import as_float, block_rows, compressed, one_blas_thread, sum_up, take
+from .row_blocks import RowBlocked
 from .views import Transposed
+
+#: Up to so many columns, and from so many products on, each thread sums a Gram matrix of its own
+#: rows. BLAS uses one thread there; with more columns its own threads win.
+THREADED_COLUMNS, THREADED_PRODUCTS = 128, 10**8
+
+#: Below so many entries of a sparse matrix, starting threads costs more than they save.
+THREADED = 2**18
+
+
+def threads() -> int:
+    """Return how many threads products may use: OMP_NUM_THREADS if it is set, as in BLAS."""
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    return int(given) if given.isdigit() and int(given) > 0 else os.cpu_count() or 1
+
+
+def row_parts(data: Any) -> list[tuple[slice, Any]]:
+    """Return views of CSR rows, one for each thread, with about equally many entries."""
+    N = data.shape[0]
+    count = threads() if data.format == "csr" and data.nnz >= THREADED else 1
+    if count == 1:
+        return [(slice(0, N), data)]
+    ends = np.searchsorted(data.indptr, np.linspace(0, data.nnz, count + 1)[1:-1])
+    cuts = np.unique(np.concatenate([[0], ends, [N]]))
+    parts = []
+    for start, stop in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
+        indptr = data.indptr[start : stop + 1]
+        entries = slice(int(indptr[0]), int(indptr[-1]))
+        part = type(data)((stop - start, data.shape[1]), dtype=data.dtype)
+        # Set one by one: the constructor would copy them.
+        part.data, part.indices = data.data[entries], data.indices[entries]
+        part.indptr = indptr - indptr[0]
+        parts.append((slice(start, stop), part))
+    return parts
 
 
 class Matrix(RowBlocked):
@@ -45,13 +67,10 @@ class Matrix(RowBlocked):
                 f"X has {data.ndim} dimension(s); expected a matrix, N rows by d columns"
             )
         self.data = as_float(compressed(data))
+        self.sparse = sp.issparse(self.data)
         self._transpose = transpose
         self._parts: list[tuple[slice, Any]] | None = None
         super().__init__(tuple(data.shape), self.data.dtype, counter)
-
-    @property
-    def sparse(self) -> bool:
-        return sp.issparse(self.data)
 
     @property
     def entries(self) -> int:

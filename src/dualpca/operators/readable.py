@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from copy import copy
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -23,12 +22,11 @@ def check_readable(X: Any, name: str = "X") -> None:
         _check_indices(X, name)
         return
     if isinstance(X, (list, tuple)):
-        arrays = [row for row in X if isinstance(row, np.ndarray)]
-        for row in arrays:
-            check_readable(row, name)
-        if not arrays:
-            cells = chain.from_iterable(r if isinstance(r, (list, tuple)) else [r] for r in X)
-            _check_objects(cells, name)
+        for row in X:
+            if isinstance(row, np.ndarray):
+                check_readable(row, name)
+            else:
+                _check_objects(row if isinstance(row, (list, tuple)) else [row], name)
         return
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
         raise ValueError(
@@ -38,16 +36,10 @@ def check_readable(X: Any, name: str = "X") -> None:
         )
     if isinstance(X, np.ndarray) and X.dtype.kind == "O":
         _check_objects(X.flat, name)
-    for dtype in _types_of(X):
+    is_frame = hasattr(type(X), "dtypes")  # of the type: a delayed object has any attribute
+    for dtype in [X.dtype] if hasattr(type(X), "dtype") else X.dtypes if is_frame else []:
         if getattr(dtype, "kind", "") in ("m", "M") or str(dtype).lower().startswith(_TIMES):
             raise _no_numbers(name, dtype)
-
-
-def _types_of(X: Any) -> list[Any]:
-    """The type of an array, or those of the columns of a data frame; a delayed object has any name."""
-    if hasattr(type(X), "dtype"):
-        return [X.dtype]
-    return list(X.dtypes) if hasattr(type(X), "dtypes") else []
 
 
 def _check_objects(cells: Any, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Operators that are read as row blocks."""
+"""Operators that are read as row blocks, and rows that are functions of the rows of another."""
 
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ import scipy.sparse as sp
 from array_api_compat import array_namespace
 
 from ..linalg import Array, to_numpy
-from ..progress import reading
-from .base import Operator, SweepMap, split
+from .base import BlockFunction, Operator, SweepMap, split
 from .block_ops import (
     GRAM_FACTOR,
     as_float64,
+    block_rows,
     cast,
     dense,
     energy,
     moments,
     row_norms,
     scale_rows,
+    squares,
     stack,
     sum_up,
     take,
 )
+from .views import View
 
-#: A function of ``rows, block``: the slice that a block is of all rows, and the block.
-BlockFunction = Callable[[slice, Any], Any]
+#: From ``rows, block`` of one operator to those of another: one or more of them.
+BlockMap = Callable[[slice, Any], Iterable[tuple[slice, Any]]]
 
 
 class RowBlocked(Operator):
@@ -37,8 +39,7 @@ class RowBlocked(Operator):
     A subclass calls ``__init__`` with its shape and dtype and defines :meth:`blocks`.
     """
 
-    #: whether reading all blocks costs one pass, so that the rows may be changed before products
-    explicit_rows: bool = True
+    explicit_rows = True
 
     def __init__(
         self, shape: tuple[int, int], dtype: Any, counter: list[int] | None = None
@@ -46,59 +47,17 @@ class RowBlocked(Operator):
         self.shape = shape
         self.dtype = dtype
         self._counter = [0] if counter is None else counter
-        self._norms: Array | None = None
         #: column_sums() where they are kept, and whether they are exact
         self._moments: tuple[Array, float, bool] | None = None
         #: how many entries are stored, where a pass has counted them
         self._stored: int | None = None
-        #: whether a pass has found all entries finite
-        self._finite = False
 
     @abstractmethod
-    def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
-        """``(rows, block)`` in order, the block dense or sparse and of the operator's dtype.
-
-        A ``factor`` above 1 asks for blocks that are so many times larger than the cache.
-        """
-
-    @property
-    def passes(self) -> int:
-        return self._counter[0]
+    def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]: ...
 
     @property
     def entries(self) -> int:
         return super().entries if self._stored is None else self._stored
-
-    def read_blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
-        """The blocks, as a pass that is counted and reported."""
-        self._counter[0] += 1
-        return reading(self.blocks(factor), self.shape[0])
-
-    def _each(self, f: BlockFunction, factor: int = 1) -> Iterable[Any]:
-        """``f(rows, block)`` for each block, in order."""
-        return (f(rows, block) for rows, block in self.read_blocks(factor))
-
-    def sum_blocks(self, f: BlockFunction, factor: int = 1) -> tuple[Any, ...]:
-        """The sums over the blocks of what the tuples ``f(rows, block)`` hold."""
-        return self._checked(sum_up(self._each(f, factor)))
-
-    def map_rows(self, f: BlockFunction, columns: int | None = None) -> Array:
-        """``f(rows, block)`` below each other: a row for each row, of ``columns`` numbers or one."""
-        return self._checked((stack(list(self._each(f))),))[0]
-
-    def _checked(self, results: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Refuse the results of a pass if X now holds NaN, which it did not when it was first read."""
-        numbers = [array for array in results if isinstance(array, np.ndarray)]
-        with np.errstate(over="ignore", invalid="ignore"):
-            if not self._finite or all(np.isfinite(np.sum(array)) for array in numbers):
-                return results
-        for _, block in self.blocks():
-            if not np.isfinite(block.data if sp.issparse(block) else block).all():
-                raise ValueError(
-                    "X contains NaN or infinity, which it did not when the fit began; let nothing "
-                    "write to it, and fit again"
-                )
-        return results
 
     def take(self, rows: np.ndarray) -> Any:
         cuts = (
@@ -109,22 +68,8 @@ class RowBlocked(Operator):
         return sp.vstack(parts, format="csr") if self.sparse else stack(parts)
 
     def take_columns(self, features: np.ndarray) -> Operator:
-        from .row_maps import Columns
-
-        return Columns(self, features)
-
-    def select(self, keep: Any, weights: Any = None) -> tuple[RowBlocked, Array | None]:
-        """The rows where ``keep`` is true, and their weights.
-
-        Distributed rows all stay where they are; those that are not kept weigh nothing.
-        """
-        from .row_maps import Selected
-
-        if self.is_distributed:
-            return self, self.row_vector(keep if weights is None else keep * weights)
-        keep = to_numpy(keep)
-        chosen = None if weights is None else self.asarray(to_numpy(weights)[keep])
-        return Selected(self, keep), chosen
+        shape = (self.shape[0], len(features))
+        return RowMap(self, shape, lambda rows, block: [(rows, take(block, features, axis=1))])
 
     def matmul(self, W: Array) -> Array:
         return self.map_rows(lambda rows, block: block @ W, W.shape[1])
@@ -141,20 +86,12 @@ class RowBlocked(Operator):
         total = self.sum_blocks(part)
         return total if len(total) > 1 else total[0]
 
-    def row_norms(self) -> Array:
-        norms = self._norms  # another thread may forget them
-        if norms is None:
-            norms = self._norms = self.map_rows(lambda rows, block: row_norms(block))
-        return norms
+    def _measure_rows(self) -> Array:
+        return self.map_rows(lambda rows, block: row_norms(block))
 
     def column_sums(
         self, weights: Array | None = None, *, exact: bool = True, keep: bool = False
     ) -> tuple[Array, float]:
-        """``sum_i w_i x_i`` and ``sum_i w_i ||x_i||^2`` in one pass, w = 1 where None.
-
-        Blocks are summed in float64; the rows of a block too where ``exact``, else in the data's
-        precision, which leaves an error of about 10 eps. ``keep`` spares later calls the pass.
-        """
         known = self._moments
         if weights is None and known is not None and known[2] >= exact:
             return known[:2]
@@ -164,15 +101,13 @@ class RowBlocked(Operator):
             return *moments(block, None if weights is None else weights[rows], exact), stored
 
         total, energy, self._stored = self.sum_blocks(part)
-        self._finite = self._finite or (weights is None and bool(np.isfinite(energy)))
         if keep:
             self._moments = total, energy, exact
         return total, energy
 
     def column_squares(self, weights: Array | None = None) -> np.ndarray:
         def part(rows: slice, block: Any) -> tuple[Array]:
-            block = as_float64(block)
-            square = block.multiply(block) if sp.issparse(block) else block * block
+            square = squares(as_float64(block))
             if weights is not None:
                 square = scale_rows(square, weights[rows])
             if sp.issparse(square):
@@ -182,9 +117,7 @@ class RowBlocked(Operator):
         return to_numpy(self.sum_blocks(part)[0])
 
     def forget(self) -> None:
-        """Drop what was kept of earlier passes, since the data may have changed."""
         self._norms = self._moments = self._stored = None
-        self._finite = False
 
     def energy(self) -> float:
         known = self._moments
@@ -193,12 +126,6 @@ class RowBlocked(Operator):
         return self.sum_blocks(lambda rows, block: (energy(block),))[0]
 
     def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
-        """``X^T X`` or ``X^T Diag(weights) X``, summed over the blocks in float64.
-
-        Squaring costs half the digits, so that the products are in float64 as well; ``single`` has
-        them in float32, twice as fast and off by about eps of the trace. Those of sparse rows, added
-        one by one, would be off by much more, and are always in float64.
-        """
         self._ensure_square(self.shape[1])
         kind = "float32" if single and not self.sparse else "float64"
 
@@ -225,3 +152,80 @@ class RowBlocked(Operator):
     def todense(self) -> Array:
         self._ensure_dense()
         return stack([dense(block) for _, block in self.read_blocks()])
+
+
+class RowMap(View, RowBlocked):
+    """Rows that are functions of the rows of X, computed from each block as it is read.
+
+    ``block_map`` may travel to other machines: it must hold no more than it needs.
+    """
+
+    def __init__(
+        self, X: Operator, shape: tuple[int, int], block_map: BlockMap, dtype: Any = None
+    ) -> None:
+        RowBlocked.__init__(self, shape, X.dtype if dtype is None else dtype, X._counter)
+        View.__init__(self, X, shape, dtype)
+        self.explicit_rows = X.explicit_rows
+        self._block_map = block_map
+
+    def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
+        for rows, block in self.X.blocks(factor):
+            yield from self._block_map(rows, block)
+
+    def sum_blocks(self, f: BlockFunction, factor: int = 1) -> tuple[Any, ...]:
+        block_map = self._block_map
+        return self.X.sum_blocks(
+            lambda rows, block: sum_up(f(*part) for part in block_map(rows, block)), factor
+        )
+
+    def map_rows(self, f: BlockFunction, columns: int | None = None) -> Array:
+        block_map = self._block_map
+        return self.X.map_rows(
+            lambda rows, block: stack([f(*part) for part in block_map(rows, block)]), columns
+        )
+
+
+class Selected(RowMap):
+    """The rows of X where ``keep`` is true: what is left when outliers are dropped."""
+
+    def __init__(self, X: Operator, keep: np.ndarray) -> None:
+        keep = np.asarray(keep, dtype=bool)
+        before = np.concatenate([[0], np.cumsum(keep)])
+
+        def select(rows: slice, block: Any) -> list[tuple[slice, Any]]:
+            chosen = np.nonzero(keep[rows])[0]
+            new = slice(int(before[rows.start]), int(before[rows.stop]))
+            return [(new, block if len(chosen) == block.shape[0] else take(block, chosen))]
+
+        super().__init__(X, (int(keep.sum()), X.shape[1]), select)
+        self._rows = np.flatnonzero(keep)
+
+    def take(self, rows: np.ndarray) -> Any:
+        return self.X.take(self._rows[rows])
+
+
+class Mapped(RowMap):
+    """``phi(X)``: each block of rows through a function, such as a feature map, in each pass."""
+
+    sparse = False
+
+    def __init__(self, X: Operator, phi: Callable[[Any], Any], columns: int, dtype: Any) -> None:
+        step = block_rows(columns, np.dtype(dtype).itemsize, GRAM_FACTOR)
+
+        def apply(rows: slice, block: Any) -> Iterator[tuple[slice, Any]]:
+            for i in range(0, block.shape[0], step):
+                part = block[i : i + step]
+                yield slice(rows.start + i, rows.start + i + part.shape[0]), phi(part)
+
+        super().__init__(X, (X.shape[0], columns), apply, dtype)
+
+    @property
+    def entries(self) -> int:
+        return self.shape[0] * self.shape[1]
+
+    # A function of rows costs more for each call than for each row.
+    def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
+        return super().blocks(GRAM_FACTOR)
+
+    def sum_blocks(self, f: BlockFunction, factor: int = 1) -> tuple[Any, ...]:
+        return super().sum_blocks(f, GRAM_FACTOR)

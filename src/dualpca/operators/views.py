@@ -1,4 +1,4 @@
-"""Views of an operator: the same, transposed, with some of its columns, with weighted rows."""
+"""Operators that are known by products: of SciPy, transposed, of some columns, with row weights."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ..linalg import Array, namespace, to_numpy
+from ..linalg import Array, finfo, largest, namespace, to_numpy
 from .base import Operator, SweepMap, check_length, split
-from .block_ops import scale_rows, take
+from .block_ops import float_type, gathered, scale_rows, take
+
+#: A sum of squares keeps this far from the ends of the range of its precision.
+RANGE = 2.0**10
 
 
 class View(Operator):
@@ -22,18 +25,12 @@ class View(Operator):
         self.shape = X.shape if shape is None else shape
         self.dtype = X.dtype if dtype is None else dtype
         self.implicit = X.implicit
+        self.is_distributed = X.is_distributed
+        self.read_seconds = X.read_seconds
 
     @property
-    def sparse(self) -> bool:
+    def sparse(self) -> bool:  # type: ignore[override]
         return self.X.sparse
-
-    @property
-    def is_distributed(self) -> bool:
-        return self.X.is_distributed
-
-    @property
-    def read_seconds(self) -> float:
-        return self.X.read_seconds
 
     @property
     def entries(self) -> int:
@@ -41,7 +38,7 @@ class View(Operator):
         return self.X.entries * rows * columns // max(1, N * d)
 
     @property
-    def removed_energy(self) -> float:
+    def removed_energy(self) -> float:  # type: ignore[override]
         return self.X.removed_energy
 
     @property
@@ -59,48 +56,23 @@ class View(Operator):
             return self.X.row_vector(values, name)
         return super().row_vector(values, name)
 
-    def gather(self, Y: Array) -> Array:
-        return self.X.gather(Y)
-
     def persist_rows(self, *arrays: Array) -> tuple[Array, ...]:
         return self.X.persist_rows(*arrays)
 
 
-class Same(View):
-    """X, of which a subclass changes some products."""
+class LinearOperatorProducts(Operator):
+    """A SciPy ``LinearOperator``; its products are counted as passes."""
+
+    def __init__(self, A: Any) -> None:
+        self._A = A
+        self.shape = (int(A.shape[0]), int(A.shape[1]))
+        self.dtype = float_type(np.float64 if A.dtype is None else A.dtype)
 
     def matmul(self, W: Array) -> Array:
-        return self.X.matmul(W)
+        return self.asarray(self._A.matmat(W))
 
     def rmatmul(self, H: Array) -> Array:
-        return self.X.rmatmul(H)
-
-    def sweep(self, W: Array, row_map: SweepMap | None = None) -> Any:
-        return self.X.sweep(W, row_map)
-
-    def take(self, rows: np.ndarray) -> Any:
-        return self.X.take(rows)
-
-    def take_columns(self, features: np.ndarray) -> Operator:
-        return self.X.take_columns(features)
-
-    def row_norms(self) -> Array:
-        return self.X.row_norms()
-
-    def column_squares(self, weights: Array | None = None) -> np.ndarray:
-        return self.X.column_squares(weights)
-
-    def energy(self) -> float:
-        return self.X.energy()
-
-    def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
-        return self.X.gram(weights, single=single)
-
-    def kernel(self, *, single: bool = False) -> Array:
-        return self.X.kernel(single=single)
-
-    def todense(self) -> Array:
-        return self.X.todense()
+        return self.asarray(self._A.rmatmat(H))
 
 
 class Transposed(View):
@@ -118,7 +90,7 @@ class Transposed(View):
         return self.X.rmatmul(W)
 
     def rmatmul(self, H: Array) -> Array:
-        return self.gather(self.X.matmul(H))
+        return gathered(self.X.matmul(H))
 
     def row_vector(self, values: Any, name: str = "the vector") -> Array:
         return self.asarray(check_length(values, self.shape[0], name))
@@ -178,10 +150,6 @@ class Weighted(View):
 
         return self.X.sweep(W, weighted)
 
-    def rowwise(self, W: Array, f: SweepMap) -> Array:
-        b = self.b
-        return self.X.rowwise(W, lambda Y, rows: f(b[rows][:, None] * Y, rows))
-
     def take(self, rows: np.ndarray) -> Any:
         return scale_rows(self.X.take(rows), self.b[rows])
 
@@ -201,7 +169,7 @@ class Weighted(View):
         return self.X.gram(self._times_squares(weights), single=single)
 
     def kernel(self, *, single: bool = False) -> Array:
-        b = self.gather(self.b)
+        b = gathered(self.b)
         return b[:, None] * self.X.kernel(single=single) * b[None, :]
 
     def todense(self) -> Array:
@@ -210,3 +178,25 @@ class Weighted(View):
     def float32_copy(self, scale: float) -> Operator | None:
         X = self.X.float32_copy(scale)
         return None if X is None else Weighted(X, X.asarray(self.b))
+
+
+def check_energy(energy: float, X: Operator) -> None:
+    """Refuse data whose energy ``||X||_F^2`` is outside the range of its precision, or nearly.
+
+    Variances would overflow, or lose digits below the least normal number.
+    """
+    info = finfo(X)
+    if not energy <= float(info.max) / RANGE:
+        size = "large that their squares overflow"
+    elif energy >= float(info.smallest_normal) * RANGE or _is_zero(energy, X):
+        return
+    else:
+        size = "small that their squares underflow"
+    raise ValueError(f"X has entries so {size} {info.dtype}; divide X by its largest magnitude")
+
+
+def _is_zero(energy: float, X: Operator) -> bool:
+    """Return whether X is 0, by the norms of rows, which do not vanish where their squares do."""
+    while isinstance(X, View) and not X.explicit_rows:
+        X = X.X
+    return energy == 0 and largest(X.row_norms()) == 0

@@ -17,8 +17,7 @@ from array_api_compat import array_namespace, device
 from ..linalg import power_of_two, to_numpy
 from ..operators import Operator
 from ..operators.block_ops import GRAM_FACTOR, as_float, as_float64, block_rows
-from ..operators.row_blocks import RowBlocked
-from ..operators.row_maps import RowMap
+from ..operators.row_blocks import RowBlocked, RowMap
 
 #: This many numbers are in memory in float64 at a time.
 CHUNK = 2**22
@@ -76,7 +75,7 @@ class ColumnSummary:
         return np.where(spread & (self.deviation > TINY), self.deviation, 1.0)
 
 
-def summarize(X: RowBlocked) -> ColumnSummary:
+def summarize(X: Operator) -> ColumnSummary:
     """Summarise the columns of all rows, the blocks in their order."""
     parts = X.sum_blocks(lambda rows, block: ([summarize_block(block)],), GRAM_FACTOR)[0]
     return reduce(add, parts)
@@ -256,7 +255,7 @@ class Scaling:
 class Preprocessed(RowMap):
     """Rows that are filled and scaled, or brought back, as they are read."""
 
-    def __init__(self, X: RowBlocked, f: Scaling) -> None:
+    def __init__(self, X: Operator, f: Scaling) -> None:
         super().__init__(X, X.shape, lambda rows, block: [(rows, apply(f, block))])
         self._f = f
         #: the names of the columns, if the data has any

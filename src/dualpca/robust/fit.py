@@ -17,7 +17,8 @@ from ..linalg import Array, cross, host_sample, largest, namespace, norm, orthon
 from ..linalg import eps as machine_eps
 from ..losses import Loss, as_loss
 from ..operators import Centered, Kernel, Matrix, Operator, Weighted, centered
-from ..operators.energy import check_energy, energy_of
+from ..operators.block_ops import energy_of
+from ..operators.views import check_energy
 from ..problem import DCProblem
 from ..progress import phase, stopped
 from ..solvers import IRLS, Anderson
@@ -230,7 +231,7 @@ def weighted_mean(problem: DCProblem, scales: Array | None, W: Array) -> tuple[A
 
     sums, mass = problem.X.sweep(W, row_map)
     if distributed:
-        (weights,) = problem.X.persist_rows(problem.X.rowwise(W, F.weights))
+        (weights,) = problem.X.persist_rows(F.weights(problem.X @ W))
     else:
         weights = np.concatenate([parts[first] for first in sorted(parts)]).astype(float)
     return sums / float(mass) if float(mass) > 0 else sums, weights

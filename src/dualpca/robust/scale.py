@@ -15,7 +15,6 @@ from ..linalg import Array, gram, is_single, namespace, norm, to_numpy
 from ..operators import Centered, Matrix, Operator
 from ..operators.block_ops import dense, row_norms
 from ..operators.centering import Shifted
-from ..operators.row_blocks import RowBlocked
 
 #: Values within this quantile of the first estimate enter the reweighted one, as in ROBPCA.
 REWEIGHT = 0.975
@@ -220,7 +219,7 @@ def centered_at(X: Operator, center: np.ndarray, spread: float = 0.0) -> Operato
     if size2 == 0 and not X.implicit:
         return X
     limit = 4.0 if is_single(X) else 1e3
-    if isinstance(X, RowBlocked) and not X.sparse and size2 > limit * spread**2:
+    if not (X.implicit or X.sparse) and size2 > limit * spread**2:
         return Shifted(X, center[:, None])
     return Centered(X, thin_factor(X, center[:, None]))
 
@@ -243,7 +242,7 @@ def fixed_center(center: Any, X: Operator, weights: np.ndarray | None) -> np.nda
         return vector
     if center == "joint":
         return None
-    if not isinstance(X, RowBlocked):
+    if X.implicit:
         mass = np.ones(d) if weights is None else weights
         if center == "mean":
             return mass / mass.sum()
@@ -263,7 +262,7 @@ def fixed_center(center: Any, X: Operator, weights: np.ndarray | None) -> np.nda
     return median + coordinates(spatial_median(centered_at(X, median), counts))[:, 0]
 
 
-def column_medians(X: RowBlocked, weights: np.ndarray | None) -> np.ndarray:
+def column_medians(X: Operator, weights: np.ndarray | None) -> np.ndarray:
     """Return the median of each column, a few columns at a time."""
     width = max(1, COLUMN_CHUNK // max(X.shape[0], 1))
     parts: list[Any] = []

@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from ..linalg import Array, eigh, host_sample, orthonormalize, sampled_rows, to_numpy
 from ..linalg import eps as machine_eps
 from ..operators import Centered, Matrix, Operator, Weighted
-from ..operators.energy import check_energy
+from ..operators.views import check_energy
 from ..solvers.solve import user_stacklevel
 from ..solvers.subspace import principal_axes
 from .scale import (

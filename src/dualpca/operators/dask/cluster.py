@@ -20,7 +20,7 @@ LOOK = 5.0
 
 
 def active_client() -> Any:
-    """The client of a cluster if that is the active scheduler, else None."""
+    """Return the client of a cluster if that is the active scheduler, else None."""
     client: Any = getattr(get_scheduler(), "__self__", None)
     if "distributed" not in sys.modules or not hasattr(client, "scheduler_info"):
         return None
@@ -30,7 +30,7 @@ def active_client() -> Any:
 
 
 def workers() -> int:
-    """How many threads the scheduler computes with."""
+    """Return how many threads the scheduler computes with."""
     client = active_client()
     if client is None:
         return int(dask.config.get("num_workers", None) or CPU_COUNT)
@@ -38,7 +38,7 @@ def workers() -> int:
 
 
 def futures(X: Any) -> dict[Any, Any]:
-    """The futures of a cluster that X is made of, by their keys."""
+    """Return the futures of a cluster that X is made of, by their keys."""
     if "distributed" not in sys.modules:
         return {}
     from distributed import futures_of
@@ -47,7 +47,7 @@ def futures(X: Any) -> dict[Any, Any]:
 
 
 def is_held(X: Any) -> bool:
-    """Whether X is made of persisted data of a cluster."""
+    """Return whether X is made of persisted data of a cluster."""
     if "distributed" not in sys.modules:
         return False
     graph = dict(X.__dask_graph__())
@@ -57,7 +57,7 @@ def is_held(X: Any) -> bool:
 
 
 def holders(X: Any) -> list[Any]:
-    """For each row block the worker that holds it; None if it is yet to be computed.
+    """Return the worker that holds each row block; None if it is yet to be computed.
 
     "" stands for blocks that are made of persisted data.
     """
@@ -81,16 +81,12 @@ def holders(X: Any) -> list[Any]:
 
 
 def compute(value: Any) -> Any:
-    """The value of a delayed object, from the active scheduler."""
+    """Return the value of a delayed object, from the active scheduler."""
     client = active_client()
     if client is None:
         return dask.compute(value, optimize_graph=False)[0]
     future = client.compute(value, optimize_graph=False)
-
-    def failed() -> bool:
-        return future.status == "error"
-
-    return _until(client, lambda: future.result(timeout=LOOK), failed)
+    return _until(client, lambda: future.result(timeout=LOOK), lambda: future.status == "error")
 
 
 def _until(client: Any, result: Callable[[], Any], failed: Callable[[], bool]) -> Any:
@@ -116,7 +112,7 @@ def _until(client: Any, result: Callable[[], Any], failed: Callable[[], bool]) -
 
 
 def _ask(client: Any, question: Any, **what: Any) -> Any:
-    """The scheduler's answer to a question, within PATIENCE."""
+    """Return the scheduler's answer to a question, within PATIENCE."""
     try:
         return client.sync(question, callback_timeout=PATIENCE, **what)
     except (TimeoutError, OSError) as error:

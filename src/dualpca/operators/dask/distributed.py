@@ -8,7 +8,7 @@ import pickle
 from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import cached_property
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 import cloudpickle
@@ -22,7 +22,7 @@ from dask.optimization import cull
 from dask.sizeof import sizeof
 
 from ...linalg import Array, to_numpy
-from ..base import SweepMap, check_length
+from ..base import BlockFunction, check_length
 from ..block_ops import (
     as_float,
     block_rows,
@@ -34,10 +34,9 @@ from ..block_ops import (
     take,
 )
 from ..blocks import READING
-from ..row_blocks import BlockFunction, RowBlocked
-from .chunks import column_names, counted, own_blocks, whole_rows
+from ..row_blocks import RowBlocked
 from .cluster import active_client, compute, holders, workers
-from .row_arrays import RowArrays
+from .row_arrays import RowArrays, column_names, counted, own_blocks, whole_rows
 
 #: Tasks for each thread of the scheduler in a pass: enough to keep all threads busy to its end.
 TASKS = 4
@@ -64,7 +63,7 @@ class Group:
         return sum(sizeof(block) for block in self._blocks)
 
     def blocks(self) -> Iterator[tuple[int, Any]]:
-        """First row and block, in order."""
+        """Yield the first row and the block, in order."""
         made = (block for graph, keys in self._graphs for block in dask.get(graph, keys))
         for rows, block in zip(self._rows, self._blocks or made, strict=True):
             n = rows.stop - rows.start
@@ -77,13 +76,8 @@ class Group:
 
 
 def head(block: Any) -> Any:
-    """A block without rows, which tells what kind of block it is."""
+    """Return a block without rows, which tells what kind of block it is."""
     return compressed(block)[:0] if block.ndim == 2 else block
-
-
-def hold(rows: list[slice], blocks: list[Any]) -> Group:
-    """The group of blocks that are in memory."""
-    return Group(rows, blocks, [])
 
 
 class Rows:
@@ -126,7 +120,7 @@ class Message:
         return {"arrays": self.arrays, "code": self.code}
 
     def load(self, like: Any, rows: list[Rows]) -> BlockFunction:
-        """The function, its arrays those of ``like``'s kind."""
+        """Return the function, with arrays of ``like``'s kind."""
         message = self
 
         class Unpickler(pickle.Unpickler):
@@ -138,14 +132,14 @@ class Message:
 
 
 def as_kind(array: Any, like: Any) -> Any:
-    """An array in the namespace of a block; numpy if the block is sparse."""
+    """Return an array in the namespace of a block; numpy if the block is sparse."""
     if sp.issparse(like) or is_numpy_array(like) or not is_numpy_array(array):
         return array
     return array_namespace(like).asarray(array)
 
 
 def as_block(block: Any, dtype: Any) -> Any:
-    """A block as an array or CSR/CSC matrix of that dtype."""
+    """Return a block as an array or CSR/CSC matrix of that dtype."""
     block = compressed(block)
     return block if block.dtype == dtype else cast(block, str(np.dtype(dtype)))
 
@@ -160,19 +154,23 @@ def each(
         f = f or message.load(block, [Rows(group.starts, part, block) for part in parts])
         n, d = block.shape
         step = block_rows(d, block.dtype.itemsize, factor) if is_numpy_array(block) else n
-        cuts = [*range(0, n, max(step, 1)), n]
-        parts_of = [(i, block if len(cuts) == 2 else block[i:j], j) for i, j in pairwise(cuts)]
-        yield [f(slice(start + i, start + j), part) for i, part, j in parts_of]
+        yield [
+            f(
+                slice(start + i, start + min(i + step, n)),
+                block if step >= n else block[i : i + step],
+            )
+            for i in range(0, n, step)
+        ]
 
 
 def total(*work: Any) -> tuple[Any, ...]:
-    """The sum of a function over a group, on the host."""
+    """Return the sum of a function over a group, on the host."""
     sums = sum_up(part for parts in each(*work) for part in parts)
     return tuple(to_numpy(entry) if hasattr(entry, "shape") else entry for entry in sums)
 
 
 def rows_of(*work: Any) -> list[Any]:
-    """The rows that a function makes of each block of a group."""
+    """Return the rows that a function makes of each block of a group."""
     blocks = (stack(parts) for parts in each(*work))
     # Vectors are combined with others of their kind, which may come from the host.
     return [to_numpy(rows) if rows.ndim == 1 else rows for rows in blocks]
@@ -186,6 +184,8 @@ class Distributed(RowBlocked):
     number of blocks, and a tree of sums; only thin factors travel.
     """
 
+    is_distributed = True
+
     def __init__(self, X: Any) -> None:
         self.names = column_names(X)
         self.X = X = whole_rows(X)
@@ -195,9 +195,11 @@ class Distributed(RowBlocked):
         if first.ndim != 2 or np.ma.isMaskedArray(first):
             kind = "is masked" if first.ndim == 2 else f"has {first.ndim} dimension(s)"
             raise ValueError(f"a block of X {kind}; give matrices of numbers, filled where masked")
-        self._sparse = sp.issparse(first)  # what X says of itself may be wrong
+        self.sparse = sp.issparse(first)  # what X says of itself may be wrong
         super().__init__((int(self._starts[-1]), int(X.shape[1])), as_float(first[:0]).dtype)
         self._members = self._grouped()
+        nbytes = math.prod(self.shape) * np.dtype(self.dtype).itemsize
+        self.read_seconds = SCHEDULING + (0.0 if self._held else nbytes / READING)
         self._arrays = RowArrays(self._rows, self._members)
         self._groups = self._hold()
 
@@ -209,21 +211,8 @@ class Distributed(RowBlocked):
     def __reduce__(self) -> Any:
         raise TypeError("the operator of distributed data stays with the client")
 
-    @property
-    def sparse(self) -> bool:
-        return self._sparse
-
-    @property
-    def is_distributed(self) -> bool:
-        return True
-
-    @property
-    def read_seconds(self) -> float:
-        nbytes = math.prod(self.shape) * np.dtype(self.dtype).itemsize
-        return SCHEDULING + (0.0 if self._held else nbytes / READING)
-
     def _grouped(self) -> list[list[int]]:
-        """Which blocks make a group: those that one worker holds, or neighbours."""
+        """Return which blocks make a group: those that one worker holds, or neighbours."""
         places = holders(self.X)
         self._held = places[0] is not None
         homes: dict[Any, list[int]] = {}
@@ -237,30 +226,24 @@ class Distributed(RowBlocked):
         return sorted(groups)
 
     def _hold(self) -> list[Delayed]:
-        """The groups, kept by the scheduler: blocks in its memory, or the graphs that make them."""
+        """Let the scheduler keep the groups: blocks in its memory, or graphs that make them."""
         keys = self.X.__dask_keys__()
         rows = [slice(int(start), int(stop)) for start, stop in pairwise(self._starts)]
         if self._held:
             groups = [
-                delayed(hold, pure=False)([rows[i] for i in m], [self._blocks[i] for i in m])
+                delayed(Group, pure=False)([rows[i] for i in m], [self._blocks[i] for i in m], [])
                 for m in self._members
             ]
             return list(dask.persist(*groups, optimize_graph=False))
         graph = dict(dask.optimize(self.X)[0].__dask_graph__())
         groups = []
         for members in self._members:
-            batches: list[list[int]] = [[]]
-            size = 0.0
-            for i in members:
-                nbytes = float(self._rows[i]) * self.shape[1] * 8
-                if batches[-1] and size + nbytes > BATCH_BYTES:
-                    batches.append([])
-                    size = 0.0
-                batches[-1].append(i)
-                size += nbytes
-            graphs = [
-                (cull(graph, [keys[i][0] for i in b])[0], [keys[i][0] for i in b]) for b in batches
+            ends = np.cumsum([self._rows[i] for i in members]) * self.shape[1] * 8 // BATCH_BYTES
+            batches = [
+                [keys[members[k]][0] for k in batch]
+                for _, batch in groupby(range(len(members)), key=ends.tolist().__getitem__)
             ]
+            graphs = [(cull(graph, batch)[0], batch) for batch in batches]
             group = Group([rows[i] for i in members], [], graphs)
             groups.append(delayed(group, traverse=False))
         return list(dask.persist(*groups, optimize_graph=False))
@@ -308,13 +291,8 @@ class Distributed(RowBlocked):
     def persist_rows(self, *arrays: Array) -> tuple[Array, ...]:
         return self._arrays.hold(*arrays)
 
-    def row_norms(self) -> Array:
-        if self._norms is None:
-            (self._norms,) = self.persist_rows(super().row_norms())
-        return self._norms
-
-    def rowwise(self, W: Array, f: SweepMap) -> Array:
-        return self.map_rows(lambda rows, block: f(block @ W, rows))
+    def _measure_rows(self) -> Array:
+        return self.persist_rows(super()._measure_rows())[0]
 
     def row_vector(self, values: Any, name: str = "the vector") -> Array:
         values = counted(values) if isinstance(values, da.Array) else np.asarray(values)
@@ -322,6 +300,3 @@ class Distributed(RowBlocked):
         if not isinstance(values, da.Array):
             values = da.from_array(values, chunks=(self._rows,))
         return self.persist_rows(values.astype(self.dtype).rechunk((self._rows,)))[0]
-
-    def gather(self, Y: Array) -> Array:
-        return to_numpy(Y)

@@ -1,4 +1,4 @@
-"""Arrays with a row for each row of distributed data: dask arrays that are computed by groups.
+"""Dask arrays in chunks of whole rows, and arrays with a row for each of these, computed by groups.
 
 Importing this module tells :mod:`dualpca.linalg` how to sum, sample and map such arrays.
 """
@@ -15,14 +15,15 @@ from weakref import WeakValueDictionary
 import dask
 import dask.array as da
 import numpy as np
+from dask._task_spec import convert_legacy_graph
+from dask.core import flatten
 from dask.delayed import Delayed, delayed
 from dask.highlevelgraph import HighLevelGraph
 from dask.optimization import cull
 
 from ...linalg import host_sample, map_row_blocks, over_blocks, sampled_rows, to_numpy
 from ..block_ops import sum_up
-from .chunks import own_blocks
-from .cluster import compute
+from .cluster import compute, futures, is_held
 
 #: So many arrays are kept although nobody else holds them, since expressions are made of them.
 RECENT = 8
@@ -32,6 +33,87 @@ ROWS = "rows-of-"
 
 #: Statistics of distributed rows are those of a sample of so many.
 SAMPLE_ROWS = 100_000
+
+
+def own_names(X: Any) -> Any:
+    """Return the dask array with new names of its tasks; blocks that a cluster holds keep theirs.
+
+    A scheduler knows a task by its name. Dask computes optimised graphs, in which a name may stand
+    for other tasks than in the graph of the array itself. A scheduler that gets both mixes them up,
+    loses tasks and then fails on whatever else it is asked for.
+    """
+    keys, held = list(flatten(X.__dask_keys__())), futures(X)
+    if all(key in held for key in keys):
+        return X
+    graph = cull(dict(X.__dask_graph__()), keys)[0]
+    mark = uuid4().hex
+    names = {key: _own(key, mark) for key in graph if key not in held}
+    nodes = convert_legacy_graph({key: graph[key] for key in names}, set(graph))
+    renamed = dict(held)
+    for key, node in nodes.items():
+        needed = {other: names[other] for other in (key, *node.dependencies) if other in names}
+        renamed[names[key]] = node.substitute(needed, key=names[key])
+    name = _own(X.name, mark)
+    layers = HighLevelGraph.from_collections(name, renamed)
+    return da.Array(layers, name, X.chunks, meta=X._meta)
+
+
+def own_blocks(X: Any) -> np.ndarray:
+    """Return the blocks of an array as delayed objects with new names."""
+    return own_names(X).to_delayed(optimize_graph=False)
+
+
+def _own(key: Any, mark: str) -> Any:
+    return (f"{key[0]}-{mark}", *key[1:]) if isinstance(key, tuple) else f"{key}-{mark}"
+
+
+def column_names(X: Any) -> list[str] | None:
+    """Return the names of the columns of a data frame of numbers, if they are strings."""
+    if not hasattr(type(X), "columns"):
+        return None
+    others = [name for name, dtype in X.dtypes.items() if dtype.kind not in "biuf"]
+    if others:
+        raise ValueError(
+            f"the columns {others[:5]} of X are not numbers; leave them out, X.drop(columns=[...]), or "
+            "encode them as numbers"
+        )
+    names = list(X.columns)
+    return names if all(isinstance(name, str) for name in names) else None
+
+
+def whole_rows(X: Any) -> Any:
+    """Return a dask array of known chunks, none empty and each with all columns."""
+    if not hasattr(type(X), "ndim"):
+        raise TypeError(
+            f"X is a dask {type(X).__name__}; give a dask array, as of dask.array.from_delayed, or a "
+            "dask data frame"
+        )
+    if hasattr(X, "to_dask_array"):
+        X = X.to_dask_array(lengths=True)
+    if X.ndim != 2:
+        raise ValueError(f"Expected 2D array, got {X.ndim}D array; X.shape={X.shape}")
+    X = counted(X)
+    if X.numblocks[1] > 1:
+        X = X.rechunk({1: -1})
+        # Blocks in the cluster's memory are joined once, not in each pass.
+        X = dask.persist(own_names(X), optimize_graph=False)[0] if is_held(X) else X
+    if 0 in X.chunks[0] and X.shape[0] > 0:
+        X = da.concatenate([X.blocks[i] for i, n in enumerate(X.chunks[0]) if n])
+    return X
+
+
+def counted(X: Any) -> Any:
+    """Return a dask array of known chunks; unknown ones are found by computing the blocks once."""
+    if not np.isnan(X.shape).any():
+        return X
+    blocks = own_blocks(X)
+    edges = [
+        np.moveaxis(blocks, axis, 0).reshape(len(blocks_of), -1)[:, 0]
+        for axis, blocks_of in enumerate(X.chunks)
+    ]
+    shapes = compute(delayed([[delayed(np.shape, pure=False)(b) for b in e] for e in edges]))
+    chunks = tuple(tuple(int(shape[axis]) for shape in e) for axis, e in enumerate(shapes))
+    return da.Array(X.dask, X.name, chunks, meta=X._meta)
 
 
 class Expression:
@@ -61,7 +143,7 @@ class RowArrays:
         self._recent: deque[Any] = deque(maxlen=RECENT)
 
     def array(self, lists: list[Delayed], width: tuple[int, ...], dtype: Any) -> Any:
-        """The dask array whose blocks are in these lists."""
+        """Return the dask array whose blocks are in these lists."""
         name = f"{ROWS}{uuid4().hex}"
         blocks: dict[Any, Any] = {
             _key(name, i, len(width)): (getitem, blocks_of.key, place)
@@ -87,7 +169,7 @@ class RowArrays:
         return [value for _, value in sorted(values, key=lambda pair: pair[0])]
 
     def hold(self, *arrays: Any) -> tuple[Any, ...]:
-        """The same arrays, computed and kept by the scheduler."""
+        """Return the same arrays, computed and kept by the scheduler."""
         lists = [self._expressed(array) or self._gathered(array) for array in arrays]
         kept = dask.persist(*lists, optimize_graph=False)
         made = [
@@ -98,19 +180,19 @@ class RowArrays:
         return tuple(made)
 
     def kept(self, array: Any) -> list[Delayed]:
-        """The list of blocks of each group, kept by the scheduler."""
+        """Return the list of blocks of each group, kept by the scheduler."""
         if array.name not in self._held:
             (self._held[array.name],) = self.hold(array)
         return self._held[array.name].lists
 
     def _gathered(self, array: Any) -> list[Delayed]:
-        """Lists of the blocks of any dask array."""
+        """Return lists of the blocks of any dask array."""
         chunks = (self._rows, *((n,) for n in array.shape[1:]))
         blocks = own_blocks(array.rechunk(chunks)).ravel()
         return [delayed(list, pure=False)([blocks[i] for i in m]) for m in self._members]
 
     def _expressed(self, array: Any) -> list[Delayed] | None:
-        """Lists of the blocks of arithmetic on known arrays; None if it holds anything else."""
+        """Return the blocks of arithmetic on known arrays; None if it holds anything else."""
         if array.name in self._known:
             return self._known[array.name].lists
         graph, between, inputs = array.__dask_graph__(), {}, {}
@@ -142,13 +224,13 @@ class RowArrays:
 
 
 def _is_constant(layer: Any) -> bool:
-    """Whether a source is one chunk, which is not on a cluster."""
+    """Return whether a source is one chunk, which is not on a cluster."""
     values = list(dict(layer).values())
     return len(values) == 1 and not type(values[0]).__module__.startswith("distributed")
 
 
 def _mapped(f: Any, members: list[int], blocks: list[Any]) -> list[Any]:
-    """``f(i, block)`` for each block of a group, with its number, on a worker."""
+    """Return ``f(i, block)`` for each block of a group, with its number, on a worker."""
     return [(i, f(i, block)) for i, block in zip(members, blocks, strict=True)]
 
 
