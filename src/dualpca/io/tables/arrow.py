@@ -85,7 +85,7 @@ class ArrowFile(Source):
 
     def _strings(self, column: int) -> Strings:
         pa, name = module("pyarrow"), self.header.names[column]
-        if self._counted is not None and column in self.header.levels:
+        if self._counted is not None and column in self.header.index:
             return Strings(pa.array(self._counted.values))
         kind, refused = self._data.schema.field(column).type, column in self.header.opaque
         if not refused:

@@ -9,7 +9,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
-from functools import partial
 from numbers import Integral
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,7 +22,7 @@ from .columns import Columns, choose
 from .gather import gather, readable
 from .limits import FREE
 from .sniff import NA_VALUES
-from .source import RestartRead, Source
+from .source import Source
 from .table import Table, TableError
 from .text import TextSource
 
@@ -129,13 +128,8 @@ def read(
             with readable():
                 source = _source(kind, file, place, key, text, int(unpacked))
             try:
-                table_of = partial(
-                    gather, source, choose(source.header, columns or Columns()), **options
-                )
-                try:
-                    table = table_of()
-                except RestartRead:
-                    table = table_of()
+                choice = choose(source.header, columns or Columns())
+                table = gather(source, choice, **options)
             except BaseException:
                 source.close()
                 raise
