@@ -50,8 +50,8 @@ def damaged(path: Any, error: Exception) -> ModelFileError:
     )
 
 
-def header_of(tensors: dict[str, np.ndarray], text: str) -> tuple[bytes, list[np.ndarray]]:
-    """Return the header, with its length and zeros for its checksum, and the arrays in order."""
+def write(file: BinaryIO, tensors: dict[str, np.ndarray], text: str) -> None:
+    """Write the header and the arrays, then the checksum of all into its place."""
     order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
     layout: dict[str, Any] = {"__metadata__": {"sha256": "0" * DIGITS, "dualpca": text}}
     end = 0
@@ -62,23 +62,20 @@ def header_of(tensors: dict[str, np.ndarray], text: str) -> tuple[bytes, list[np
             "shape": list(array.shape),
             "data_offsets": [end, end := end + array.nbytes],
         }
-    head = json.dumps(layout, separators=(",", ":")).encode()
-    head += b" " * (-len(head) % 8)
+    head = json.dumps(layout, separators=(",", ":"))
+    head += " " * (-len(head) % 8)
     if len(head) > HEADER:
         raise ValueError(
             f"the names and numbers of the model take {len(head)} bytes, more than the {HEADER} of a "
             "header; shorten the feature names or notes"
         )
-    for part in (text, head.decode()):
+    for part in (text, head):
         _check_cost(part)
-    return len(head).to_bytes(8, "little") + head, [tensors[name] for name in order]
-
-
-def write(file: BinaryIO, head: bytes, arrays: list[np.ndarray]) -> None:
-    """Write the header and the arrays, then the checksum of all into its place."""
-    digest = hashlib.sha256(head)
-    file.write(head)
-    for array in arrays:
+    content: Any = len(head).to_bytes(8, "little") + head.encode()
+    digest = hashlib.sha256(content)
+    file.write(content)
+    for name in order:
+        array = tensors[name]
         content = _bytes(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")))
         digest.update(content)
         file.write(content)

@@ -23,9 +23,9 @@ from .table import TableError, listed, module, shown
 #: This much of a file decides what its columns are.
 HEAD = 2**20
 
-#: Bytes of a file that are decoded at a time, and bytes of text that are parsed at a time. Four times as
-#: many of the latter take 120 MB more memory (a million rows of 50 numbers), and no less time.
-_PIECE, _BLOCK = 2**18, 2**20
+#: Bytes of a file that are decoded and parsed at a time. Four times as many take 120 MB more memory (a
+#: million rows of 50 numbers), and no less time.
+_PIECE = _BLOCK = 2**20
 
 #: Rows of more columns are parsed one by one: pyarrow takes 10 KB for each column.
 _WIDE = 2**14
@@ -83,6 +83,12 @@ class TextSource(Source):
         header: str | bool = "auto",
         first: str = ",",
     ) -> None:
+        if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
+            raise TableError(f"delimiter {delimiter!r} is not one character; give one, such as ';'")
+        if decimal is not None and (decimal not in (".", ",") or decimal == delimiter):
+            raise TableError(
+                f"decimal {decimal!r} cannot be used; give '.' or ',' and another delimiter"
+            )
         self._file, self._na, self.notes = file, frozenset(na_values), []
         numbers = [
             na for na in self._na if sniff.is_number(na) and na.lower() not in ("true", "false")
@@ -165,7 +171,8 @@ class TextSource(Source):
         self._skip = rows[0][0] if titled else 0
         if not body:
             raise TableError("the file has a header but no rows; add some, or see --header")
-        names, index = [name.strip() for name in first], ()
+        names = [name.strip() for name in first]
+        index: tuple[int, ...] = ()
         if titled and all(len(row) == len(names) + 1 for row in body):
             # Lines end with a delimiter; or R wrote nothing above the names of rows.
             names = [*names, ""] if all(not row[-1] for row in body) else ["", *names]
