@@ -587,7 +587,7 @@ def forged(path, change=None, tensors=None, text=None):
             header["class"] = "Pipeline"
         text = json.dumps(header)
     with open(path, "xb") as file:
-        tensorfile.write(file, tensors or {}, text)
+        tensorfile.write(file, *tensorfile.header_of(tensors or {}, text))
     return path
 
 

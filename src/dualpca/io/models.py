@@ -9,7 +9,7 @@ from typing import Any
 from .codec import Decoder, Encoder
 from .files import check_free, written
 from .fitted import check_fitted, check_parameters, upgrade_version_1
-from .tensorfile import ModelFileError, damaged, opened, parsed, read_arrays, write
+from .tensorfile import ModelFileError, damaged, header_of, opened, parsed, read_arrays, write
 from .tensorfile import read_header as read_layout
 
 __all__ = ["ModelFileError", "load", "read_header", "save"]
@@ -83,8 +83,9 @@ def save(
         "model": encoder.model(model),
     }
     text = json.dumps(header, allow_nan=False, separators=(",", ":"))
+    head, arrays = header_of(encoder.tensors, text)
     with written(path, overwrite=overwrite) as file:
-        write(file, encoder.tensors, text)
+        write(file, head, arrays)
 
 
 def load(path: str | os.PathLike[str]) -> Any:

@@ -10,9 +10,6 @@ import hashlib
 import json
 import math
 import os
-import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -50,8 +47,8 @@ def damaged(path: Any, error: Exception) -> ModelFileError:
     )
 
 
-def write(file: BinaryIO, tensors: dict[str, np.ndarray], text: str) -> None:
-    """Write the header and the arrays, then the checksum of all into its place."""
+def header_of(tensors: dict[str, np.ndarray], text: str) -> tuple[bytes, list[np.ndarray]]:
+    """Return the header, with its length and zeros for its checksum, and the arrays in order."""
     order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
     layout: dict[str, Any] = {"__metadata__": {"sha256": "0" * DIGITS, "dualpca": text}}
     end = 0
@@ -62,20 +59,23 @@ def write(file: BinaryIO, tensors: dict[str, np.ndarray], text: str) -> None:
             "shape": list(array.shape),
             "data_offsets": [end, end := end + array.nbytes],
         }
-    head = json.dumps(layout, separators=(",", ":"))
-    head += " " * (-len(head) % 8)
+    head = json.dumps(layout, separators=(",", ":")).encode()
+    head += b" " * (-len(head) % 8)
     if len(head) > HEADER:
         raise ValueError(
             f"the names and numbers of the model take {len(head)} bytes, more than the {HEADER} of a "
             "header; shorten the feature names or notes"
         )
-    for part in (text, head):
+    for part in (text, head.decode()):
         _check_cost(part)
-    content: Any = len(head).to_bytes(8, "little") + head.encode()
-    digest = hashlib.sha256(content)
-    file.write(content)
-    for name in order:
-        array = tensors[name]
+    return len(head).to_bytes(8, "little") + head, [tensors[name] for name in order]
+
+
+def write(file: BinaryIO, head: bytes, arrays: list[np.ndarray]) -> None:
+    """Write the header and the arrays, then the checksum of all into its place."""
+    digest = hashlib.sha256(head)
+    file.write(head)
+    for array in arrays:
         content = _bytes(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")))
         digest.update(content)
         file.write(content)
@@ -83,19 +83,13 @@ def write(file: BinaryIO, tensors: dict[str, np.ndarray], text: str) -> None:
     file.write(digest.hexdigest().encode())
 
 
-@contextmanager
-def opened(path: Any) -> Iterator[BinaryIO]:
+def opened(path: Any) -> BinaryIO:
     """Open a plain file; refuse a device, and a pipe instead of waiting for it."""
-
-    def without_waiting(name: Any, flags: int) -> int:
-        return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
-
-    with open(path, "rb", opener=without_waiting) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise ModelFileError(
-                f"{path} is a pipe or a device; a model is read from a plain file: copy it to one"
-            )
-        yield file
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise ModelFileError(
+            f"{path} is a pipe or a device; a model is read from a plain file: copy it to one"
+        )
+    return open(path, "rb")
 
 
 def read_header(file: BinaryIO, path: Any) -> tuple[str, dict[str, Any], bytes]:

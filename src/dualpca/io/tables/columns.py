@@ -87,7 +87,7 @@ def unnamed(number: int) -> list[str]:
 def choose(header: Header, columns: Columns) -> Choice:
     """Return the columns of the file that were asked for."""
     names, row_names = header.names, header.names if header.rows is None else header.rows
-    choice = Choice([], None, _find(columns.ids or (), row_names))
+    choice = Choice([], None, _find(() if columns.ids is None else columns.ids, row_names))
     if columns.label is not None:
         hits = _find([columns.label], row_names)
         if len(hits) != 1:
