@@ -18,7 +18,7 @@ from numcodecs import CRC32C, LZ4, Blosc, FixedScaleOffset
 
 from dualpca.cli import main
 from dualpca.io.tables import TableError, read, unpack
-from dualpca.io.tables.hdf5_guard import check_chunks
+from dualpca.io.tables.unpack import check_chunks
 
 MB = 2**20
 

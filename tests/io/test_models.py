@@ -924,7 +924,7 @@ def test_a_random_state_does_not_read_beyond_its_numbers(position, tmp_path):
 
 def test_a_scalar_is_one_number(tmp_path):
     scalar = {"$": "scalar", "tensor": "mean_"}
-    with pytest.raises(ModelFileError, match=r"a number has the shape \(3,\)"):
+    with pytest.raises(ModelFileError, match="cannot reshape array of size 3"):
         load(forged(tmp_path / "model", put(*FITTED, "mean_", scalar)))
 
 

@@ -582,10 +582,9 @@ def test_rows_in_the_file(file, dropped):
 
 def test_a_compressed_file_without_an_end_of_line_is_refused(file):
     content = gzip.compress(bytes(70 * 2**20), 1)
-    with pytest.raises(TableError, match="longer than 64 MB"):
-        read(file(content, "zeros.csv.gz"))
-    with pytest.raises(TableError, match="larger than field limit"):
-        read(file(content, "zeros.csv.gz"), delimiter=",")
+    for delimiter in (None, ","):
+        with pytest.raises(TableError, match="larger than field limit"):
+            read(file(content, "zeros.csv.gz"), delimiter=delimiter)
 
 
 def test_a_late_line_without_an_end_is_refused(file):

@@ -27,6 +27,9 @@ from .tensorfile import NAMES
 SPARSE = {
     kind.__name__: kind for kind in (sp.csr_array, sp.csr_matrix, sp.csc_array, sp.csc_matrix)
 }
+
+#: The steps of a pipeline that do nothing.
+BYPASSES = (None, "passthrough")
 _SPARSE_PARTS = ("data", "indices", "indptr")
 
 
@@ -42,10 +45,6 @@ def object_classes() -> dict[str, type]:
     """Return the frozen dataclasses that parameters and fitted attributes may be, by name."""
     registered = (type(entry) for entry in (*LOSSES.values(), *SOLVERS.values()))
     return {kind.__name__: kind for kind in (*registered, Sums, Nystroem, RandomFourier)}
-
-
-def _is_bypass(step: Any) -> bool:
-    return step is None or (isinstance(step, str) and step == "passthrough")
 
 
 def _may_be_fitted(kind: type, key: str) -> bool:
@@ -75,7 +74,7 @@ class Encoder:
         if kind is Pipeline:
             del params["memory"]  # a folder of pickles, which fit would read
             steps = [
-                [step, part if _is_bypass(part) else self.model(part, prefix + step)]
+                [step, part if part in BYPASSES else self.model(part, prefix + step)]
                 for step, part in params.pop("steps")
             ]
             return {"$": "pipeline", "steps": steps, "params": self._values(params, prefix)}
@@ -130,11 +129,9 @@ class Encoder:
             parts = self._values({k: getattr(value, k) for k in _SPARSE_PARTS}, f"{name}.")
             shape = [int(n) for n in value.shape]
             return {"$": "sparse", "class": type(value).__name__, "shape": shape, **parts}
-        return (
-            self._array(to_numpy(value), name)
-            if is_array_api_obj(value)
-            else self._object(value, name)
-        )
+        if is_array_api_obj(value):
+            return self._array(to_numpy(value), name)
+        return self._object(value, name)
 
     def _array(self, array: np.ndarray, name: str) -> dict[str, Any]:
         if array.dtype == object and array.ndim == 1 and all(isinstance(v, str) for v in array):
@@ -197,10 +194,9 @@ class Decoder:
         return model
 
     def _model(self, tree: Any) -> Any:
-        model = self.value(tree)
-        if not isinstance(model, (Pipeline, *estimator_classes().values())):
+        if not isinstance(tree, dict) or tree["$"] not in ("estimator", "pipeline"):
             raise ValueError("the model is no estimator")
-        return model
+        return self.value(tree)
 
     def value(self, tree: Any) -> Any:
         """Return the value that a part of the header describes."""
@@ -219,21 +215,15 @@ class Decoder:
                 return np.array([str(v) for v in tree["values"]], dtype=object)
             case "object":
                 return object_classes()[tree["class"]](**self._values(tree["fields"]))
-            case (
-                "array" | "estimator" | "kernel" | "pipeline" | "random_state" | "scalar" | "sparse"
-            ):
+            case "scalar":
+                return self.tensors.pop(tree["tensor"]).reshape(())[()]
+            case "array" | "estimator" | "kernel" | "pipeline" | "random_state" | "sparse":
                 return getattr(self, "_" + tree["$"])(tree)
             case kind:
-                raise KeyError(kind)
+                raise ValueError(f"a part of kind {kind!r} cannot be read")
 
     def _values(self, tree: dict[str, Any]) -> dict[str, Any]:
         return {key: self.value(v) for key, v in tree.items()}
-
-    def _scalar(self, tree: dict[str, Any]) -> Any:
-        array = self.tensors.pop(tree["tensor"])
-        if array.ndim:
-            raise ValueError(f"a number has the shape {array.shape}")
-        return array[()]
 
     def _array(self, tree: dict[str, Any]) -> np.ndarray:
         array = self.tensors.pop(tree["tensor"])
@@ -248,7 +238,6 @@ class Decoder:
         return matrix
 
     def _kernel(self, tree: dict[str, Any]) -> Any:
-
         options = self._values(tree["options"])
         if options["metric"] not in KERNELS:
             raise ValueError(f"the kernel {options['metric']!r} is unknown")
@@ -268,7 +257,7 @@ class Decoder:
 
     def _pipeline(self, tree: dict[str, Any]) -> Pipeline:
         steps = [
-            (str(name), step if _is_bypass(step) else self._model(step))
+            (str(name), step if step in BYPASSES else self._model(step))
             for name, step in tree["steps"]
         ]
         options = self._values(tree["params"])

@@ -30,10 +30,18 @@ def written(path: Any, *, overwrite: bool) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        if overwrite or not _linked(temporary, target, path):
-            check_free(path, overwrite)  # it may have appeared meanwhile
+        if overwrite:
+            check_free(path, overwrite)  # a folder may have appeared meanwhile
             if target.exists():
                 shutil.copymode(target, temporary)
+            os.replace(temporary, target)
+            return
+        try:
+            os.link(temporary, target)  # in one step, so that no other process's file is lost
+        except FileExistsError:
+            raise _taken(path) from None
+        except OSError:  # the disk has no hard links
+            check_free(path, overwrite)
             os.replace(temporary, target)
         else:
             temporary.unlink()
@@ -44,20 +52,6 @@ def written(path: Any, *, overwrite: bool) -> Iterator[BinaryIO]:
         ):
             error.filename = str(path)  # the name that the user knows
         raise
-
-
-def _linked(temporary: Path, target: Path, path: Any) -> bool:
-    """Link the file to its name in one step, so that nothing another process writes is lost.
-
-    Return False where the disk has no hard links.
-    """
-    try:
-        os.link(temporary, target)
-    except FileExistsError:
-        raise _taken(path) from None
-    except OSError:
-        return False
-    return True
 
 
 def check_free(path: Any, overwrite: bool) -> None:

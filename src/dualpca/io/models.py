@@ -65,30 +65,27 @@ def save(
 
     check_free(path, overwrite)
     check_parameters(model)
+    if notes is not None and not isinstance(notes, dict):
+        raise TypeError(f"notes={notes!r} is a {type(notes).__name__}; give a dict, or None")
+    try:
+        notes = json.loads(json.dumps(notes, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(
+            f"notes cannot be written as JSON ({error}); give text, finite numbers, lists and dicts"
+        ) from None
     encoder = Encoder()
     header = {
         "format": FORMAT,
         "version": VERSION,
         "dualpca": __version__,
         "class": type(model).__name__,
-        "notes": _checked_notes(notes),
+        "notes": notes or {},
         "model": encoder.model(model),
     }
     text = json.dumps(header, allow_nan=False, separators=(",", ":"))
     head, arrays = header_of(encoder.tensors, text)
     with written(path, overwrite=overwrite) as file:
         write(file, head, arrays)
-
-
-def _checked_notes(notes: Any) -> dict[str, Any]:
-    if notes is not None and not isinstance(notes, dict):
-        raise TypeError(f"notes={notes!r} is a {type(notes).__name__}; give a dict, or None")
-    try:
-        return json.loads(json.dumps(notes or {}, allow_nan=False))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise TypeError(
-            f"notes cannot be written as JSON ({error}); give text, finite numbers, lists and dicts"
-        ) from None
 
 
 def load(path: str | os.PathLike[str]) -> Any:

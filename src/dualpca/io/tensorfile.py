@@ -10,9 +10,6 @@ import hashlib
 import json
 import math
 import os
-import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -86,19 +83,13 @@ def write(file: BinaryIO, head: bytes, arrays: list[np.ndarray]) -> None:
     file.write(digest.hexdigest().encode())
 
 
-@contextmanager
-def opened(path: Any) -> Iterator[BinaryIO]:
+def opened(path: Any) -> BinaryIO:
     """Open a plain file; refuse a device, and a pipe instead of waiting for it."""
-
-    def without_waiting(name: Any, flags: int) -> int:
-        return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
-
-    with open(path, "rb", opener=without_waiting) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise ModelFileError(
-                f"{path} is a pipe or a device; a model is read from a plain file: copy it to one"
-            )
-        yield file
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise ModelFileError(
+            f"{path} is a pipe or a device; a model is read from a plain file: copy it to one"
+        )
+    return open(path, "rb")
 
 
 def read_header(file: BinaryIO, path: Any) -> tuple[str, dict[str, Any], bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -85,34 +86,30 @@ class ArrowFile(Source):
 
     def _strings(self, column: int) -> Strings:
         pa, name = module("pyarrow"), self.header.names[column]
-        if self._counted is not None and column in self.header.levels:
+        if self._counted is not None and column in self.header.index:
             return Strings(pa.array(self._counted.values))
-        kind, refused = self._data.schema.field(column).type, column in self.header.opaque
-        if not refused:
-            cells = self._cells(column, name)
-            kind, of_dictionary = cells.type, pa.types.is_dictionary(cells.type)
-            if of_dictionary and pa.types.is_string(kind.value_type):
-                check_text(sum(map(_text_bytes, cells.chunks)))
-            try:
-                strings = Strings(cells.cast(kind.value_type) if of_dictionary else cells)
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                pass
-            else:
+        kind = self._data.schema.field(column).type
+        with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            if column not in self.header.opaque:
+                cells = self._cells(column, name)
+                if pa.types.is_dictionary(cells.type):
+                    if pa.types.is_string(cells.type.value_type):
+                        check_text(sum(map(_text_bytes, cells.chunks)))
+                    cells = cells.cast(cells.type.value_type)
+                strings = Strings(cells)
                 strings.array.validate(full=True)  # text of Parquet may be no UTF-8
                 return strings
         raise TableError(
-            f"column {shown(name)} has type {str(kind)[:60]}, which names no rows; choose another for "
-            "--id or --label"
+            f"column {shown(name)} has type {str(kind)[:60]}, or is no UTF8: it names no rows; choose "
+            "another for --id or --label"
         )
 
     def _cells(self, column: int, name: str) -> Any:
         data = self._data
         if hasattr(data, "num_rows"):
             return data.column(column)
-        ds, types = module("pyarrow.dataset"), module("pyarrow").types
-        if isinstance(data.format, ds.ParquetFileFormat) and types.is_string(
-            data.schema.types[column]
-        ):
+        ds, string = module("pyarrow.dataset"), module("pyarrow").string()
+        if isinstance(data.format, ds.ParquetFileFormat) and data.schema.types[column] == string:
             # As it is stored: one long text for many rows is held once.
             data = self._dataset(ds.ParquetFileFormat(dictionary_columns={name}))
         return data.to_table(columns=[name]).column(0)

@@ -60,15 +60,10 @@ class Header:
     named: bool = True
     shown: bool = True
     text: frozenset[int] = frozenset()
-    index: int | tuple[int, ...] | None = None
-    rows: Sequence[str] | None = None
+    index: tuple[int, ...] = ()
+    rows: list[str] | None = None
     empty: frozenset[int] = frozenset()
     opaque: frozenset[int] = frozenset()
-
-    @property
-    def levels(self) -> tuple[int, ...]:
-        """The columns of the index, of which pandas may have several."""
-        return (self.index,) if isinstance(self.index, int) else self.index or ()
 
 
 @dataclass
@@ -91,57 +86,50 @@ def unnamed(number: int) -> list[str]:
 
 def choose(header: Header, columns: Columns) -> Choice:
     """Return the columns of the file that were asked for."""
-    row_names = header.names if header.rows is None else list(header.rows)
-    ids = [] if columns.ids is None else _find(_several(columns.ids), row_names)
-    label = None if columns.label is None else _one(columns.label, row_names)
-    dropped = set(_find(_several(columns.drop), header.names))
-    reserved = set() if header.rows is not None else {*ids, *([] if label is None else [label])}
-    choice = Choice([], None, ids, label)
+    names, row_names = header.names, header.names if header.rows is None else header.rows
+    choice = Choice([], None, _find(() if columns.ids is None else columns.ids, row_names))
+    if columns.label is not None:
+        hits = _find([columns.label], row_names)
+        if len(hits) != 1:
+            raise TableError(
+                f"{columns.label!r} stands for {len(hits)} columns as --label; name one"
+            )
+        choice.label = hits[0]
+    unread, index = set(_find(columns.drop, names)) | header.empty, set[int]()
+    if header.rows is None:
+        unread |= {*choice.ids, *([] if choice.label is None else [choice.label])}
+        # A column of the index that is kept by name is data.
+        index = {j for j in header.index if names[j] not in _as_list(columns.keep or ())}
     if columns.ids is None:
-        likely = [row_names.index(name) for name in columns.likely_ids if name in row_names]
-        taken = reserved | dropped | _kept_levels(header, columns)
-        choice.ids = likely or _default_ids(header, taken)
-        reserved |= set(choice.ids) if header.rows is None else set()
+        choice.ids = [row_names.index(name) for name in columns.likely_ids if name in row_names]
+        if not choice.ids and header.rows is not None:
+            choice.ids = list(header.index)
+        elif not choice.ids:
+            levels = [j for j in header.index if j in index - unread - header.opaque]
+            text = header.text - header.opaque - unread - set(header.index)
+            choice.ids = levels or sorted(text)[:1]
+    if choice.ids and header.rows is None:
+        unread |= {*choice.ids}
+        id_names = " and ".join(shown(names[j]) for j in choice.ids)
+        form = "the columns {}, which are" if len(choice.ids) > 1 else "column {}, which is"
+        if columns.ids is None:
+            choice.notes.append(f"rows are named by {form.format(id_names)} not analysed")
     if columns.exact and columns.keep is not None:
         choice.exact = True
-        _exactly(header, list(columns.keep), reserved, choice)
+        _choose_exactly(header, list(columns.keep), unread, choice)
     else:
-        _features(header, columns, reserved, dropped, choice)
-    if choice.ids and columns.ids is None and header.rows is None:
-        names = [shown(header.names[j]) for j in choice.ids]
-        plural = "the columns {}, which are" if len(names) > 1 else "column {}, which is"
-        subject = plural.format(" and ".join(names))
-        choice.notes.insert(0, f"rows are named by {subject} not analysed")
+        _choose_features(header, columns.keep, unread | index, choice)
     return choice
 
 
-def _kept_levels(header: Header, columns: Columns) -> set[int]:
-    """Return the columns of the index that the user keeps by name, and so takes for data."""
-    if header.rows is not None:
-        return set()
-    return {j for j in header.levels if header.names[j] in _several(columns.keep or ())}
-
-
-def _default_ids(header: Header, taken: set[int]) -> list[int]:
-    """Return the columns that name the rows where the user does not say."""
-    if header.rows is not None:
-        return list(header.levels)
-    free = [j for j in header.levels if j not in taken | header.opaque]
-    others = header.text - header.opaque - taken - set(header.levels)
-    return free or sorted(others)[:1]
-
-
-def _features(
-    header: Header, columns: Columns, reserved: set[int], dropped: set[int], choice: Choice
+def _choose_features(
+    header: Header, keep: Sequence[str] | None, unread: set[int], choice: Choice
 ) -> None:
-    names, wanted = header.names, _several(columns.keep or ())
-    where = {name: j for j, name in enumerate(names)}
-    kept = list(range(len(names))) if columns.keep is None else sorted(set(_find(wanted, names)))
-    index = set(header.levels) if header.rows is None else set()
-    unread = reserved | dropped | (index - _kept_levels(header, columns)) | header.empty
+    names = header.names
+    kept = range(len(names)) if keep is None else sorted(_find(keep, names))
     kept = [j for j in kept if j not in unread]
-    for spec in wanted:
-        hits = _match(spec, where)
+    for spec in _as_list(keep or ()):
+        hits = _find([spec], names)
         if len(hits) == 1 and hits[0] in header.text and hits[0] in kept:
             raise TableError(
                 f"column {shown(names[hits[0]])} holds lists or records, not numbers; leave it out of "
@@ -165,49 +153,39 @@ def _features(
         choice.names = [names[j] for j in choice.features]
 
 
-def _exactly(header: Header, wanted: list[str], reserved: set[int], choice: Choice) -> None:
+def _choose_exactly(header: Header, wanted: list[str], unread: set[int], choice: Choice) -> None:
     where = {name: j for j, name in enumerate(header.names)}
     missing = [name for name in wanted if name not in where]
     choice.names = wanted
     if not missing:
         choice.features = [where[name] for name in wanted]
-        text = [name for name in wanted if where[name] in header.text]
-        if text:
+        if text := [name for name in wanted if where[name] in header.text]:
             raise TableError(
                 f"{listed(text)}: text here, numbers in the model; encode them as they were at fit"
             )
         return
     if header.named:
-        close = _suggestion(missing[0], header.names)
         raise TableError(
             f"the model needs {counted(len(missing), 'column')} that the file does not have: "
-            f"{listed(missing)};{close} rename or add what is missing"
+            f"{listed(missing)};{_suggestion(missing[0], where)} rename or add what is missing"
         )
-    numbers = [j for j in range(len(where)) if j not in reserved | header.text | header.empty]
-    if len(numbers) != len(wanted):
+    choice.features = [j for j in range(len(where)) if j not in unread | header.text]
+    if len(choice.features) != len(wanted):
         raise TableError(
-            f"the file has {counted(len(numbers), 'column')} of numbers, without names, and the "
-            f"model needs {len(wanted)}; give a file of the columns the model was fitted on"
+            f"the file has {counted(len(choice.features), 'column')} of numbers, without names, and "
+            f"the model needs {len(wanted)}; give a file of the columns the model was fitted on"
         )
-    choice.features = numbers
     choice.notes.append("the file has no names of columns; they are taken in their order")
 
 
-def _several(specs: str | Sequence[str]) -> list[str]:
+def _as_list(specs: str | Sequence[str]) -> list[str]:
     return [specs] if isinstance(specs, str) else [str(spec) for spec in specs]
 
 
-def _find(specs: Sequence[str], names: Sequence[str]) -> list[int]:
+def _find(specs: str | Sequence[str], names: Sequence[str]) -> list[int]:
     """Return the numbers of the columns that the specifications choose, each once."""
     where = {name: j for j, name in enumerate(names)}
-    return list(dict.fromkeys(j for spec in specs for j in _match(spec, where)))
-
-
-def _one(spec: str, names: Sequence[str]) -> int:
-    hits = _find([spec], names)
-    if len(hits) != 1:
-        raise TableError(f"{spec!r} stands for {len(hits)} columns as --label; name one")
-    return hits[0]
+    return list(dict.fromkeys(j for spec in _as_list(specs) for j in _match(spec, where)))
 
 
 def _match(spec: str, where: dict[str, int]) -> list[int]:

@@ -16,7 +16,7 @@ from ...operators import Blocks
 from ...operators.files import ArraySource
 from .columns import Choice
 from .limits import check_text
-from .source import RestartRead, Source
+from .source import Source
 from .table import Strings, Table, TableError, counted, listed, module, shown
 
 
@@ -25,7 +25,7 @@ def readable() -> Iterator[None]:
     """Turn whatever the reader of a format raises into a TableError of one line."""
     try:
         yield
-    except (TableError, ImportError, RestartRead):
+    except (TableError, ImportError):
         raise
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
@@ -66,9 +66,7 @@ def gather(
                 check_text(nbytes := nbytes + part.nbytes, memory)
             if on_rows is not None:
                 on_rows(tally.rows, *source.progress(tally.rows))
-        tally.refuse_infinite()
-        if missing == "refuse":
-            tally.refuse_missing(choice.exact)
+        tally.check(missing, choice.exact)
         empty = [pa.array([], pa.string())]
         return [Strings(pa.chunked_array(column or empty)) for column in columns], tally
 
@@ -76,12 +74,12 @@ def gather(
     data = source.in_place(choice.features) if size > memory else None
     with closing(Rows(len(choice.features), dtype, memory)) as rows:
         strings, tally = one_pass(rows.append if data is None else None)
-        if data is not None and missing == "drop" and tally.incomplete_rows:
+        if data is not None and missing == "drop" and len(tally.incomplete):
             data, (strings, tally) = None, one_pass(rows.append)
         X = rows.finish(choice.names) if data is None else _operator(data, choice.names, dtype)
     table = Table(X, choice.names, n_missing=tally.cells, left_out=choice.left_out)
     table.notes = [*source.notes, *choice.notes]
-    dropped = tally.incomplete_rows if missing == "drop" else 0
+    dropped = len(tally.incomplete) if missing == "drop" else 0
     if tally.rows == dropped:
         raise TableError(
             f"all of {counted(tally.rows, 'row')} have missing cells; use --missing impute, or "
@@ -95,8 +93,11 @@ def gather(
     table.id_columns = [row_names[j] for j in choice.ids]
     if choice.label is not None:
         table.label_column, table.labels = row_names[choice.label], strings.pop()
+    if len(strings) > 1:
+        pa, join = module("pyarrow"), module("pyarrow.compute").binary_join_element_wise
+        strings = [Strings(join(*(s.array for s in strings), pa.scalar("/", pa.large_string())))]
     if strings:
-        table.ids = _joined(strings)
+        table.ids = strings[0]
     return table
 
 
@@ -110,14 +111,6 @@ def _blocks(source: Source, features: list[int], texts: list[int]) -> Iterator[A
         yield block
 
 
-def _joined(columns: list[Strings]) -> Strings:
-    if len(columns) == 1:
-        return columns[0]
-    pa, join = module("pyarrow"), module("pyarrow.compute").binary_join_element_wise
-    slash = pa.scalar("/", pa.large_string())
-    return Strings(join(*(column.array for column in columns), slash))
-
-
 def _operator(data: Any, names: list[str] | None, dtype: Any = None) -> Blocks:
     X = Blocks([data], dtype=dtype)
     X.names = names
@@ -127,8 +120,8 @@ def _operator(data: Any, names: list[str] | None, dtype: Any = None) -> Blocks:
 class Rows:
     """A float matrix that grows by blocks of rows, or the only block of a sparse one.
 
-    Beyond ``memory`` bytes it lies in a temporary file that has no name where the system allows,
-    so that it is gone with the last reference to it, however the program ends.
+    Beyond ``memory`` bytes it lies in a temporary file, without a name where the system allows, that
+    is gone with the last reference to it, however the program ends.
     """
 
     def __init__(self, columns: int, dtype: np.dtype, memory: int) -> None:
@@ -143,12 +136,10 @@ class Rows:
             self._sparse = block
             return
         content = np.ascontiguousarray(block, dtype=self._dtype).reshape(-1).view(np.uint8).data
+        held = self._file
         try:
-            if (
-                isinstance(self._file, io.BytesIO)
-                and self._file.tell() + len(content) > self._memory
-            ):
-                held, self._file = self._file, tempfile.TemporaryFile(prefix="dualpca-")  # noqa: SIM115
+            if isinstance(held, io.BytesIO) and held.tell() + len(content) > self._memory:
+                self._file = tempfile.TemporaryFile(prefix="dualpca-")  # noqa: SIM115
                 self._file.write(held.getbuffer())
             self._file.write(content)
         except OSError as error:
@@ -161,13 +152,13 @@ class Rows:
 
     def finish(self, names: list[str] | None) -> Any:
         """Return the matrix as an array, or as an operator that reads the file."""
-        shape = (self._count, self._columns)
+        shape, file = (self._count, self._columns), self._file
         if self._sparse is not None or not self._count:
             return self._sparse
-        if isinstance(self._file, io.BytesIO):
-            return np.frombuffer(self._file.getbuffer(), self._dtype).reshape(shape)
-        self._file.flush()
-        return _operator(MappedFile(self._file, shape, self._dtype), names)
+        if isinstance(file, io.BytesIO):
+            return np.frombuffer(file.getbuffer(), self._dtype).reshape(shape)
+        file.flush()
+        return _operator(MappedFile(file, shape, self._dtype), names)
 
     def close(self) -> None:
         """Let go of the file, which a map or an array still holds."""
@@ -176,9 +167,9 @@ class Rows:
 
 
 class MappedFile(ArraySource):
-    """Rows in a temporary file, mapped; pages are let go as reading goes on.
+    """Rows in a temporary file, mapped; pages that were read are released.
 
-    Otherwise all of them would count as memory in use after one pass. A page that is let go too early
+    Otherwise all of them would count as memory in use after one pass. A page that is released too early
     is mapped again from the system's cache.
     """
 
@@ -190,16 +181,16 @@ class MappedFile(ArraySource):
         done = 0
         for block in super().read(block_bytes):
             yield block
-            self._let_go(done - 2 * block.nbytes, done)  # one is in use, one is read ahead
+            self._release(done - 2 * block.nbytes, done)  # one is in use, one is read ahead
             done += block.nbytes
-        self._let_go(0, done)
+        self._release(0, done)
 
     def take(self, rows: np.ndarray) -> np.ndarray:
         taken = super().take(rows)
-        self._let_go(0, len(self._map))
+        self._release(0, len(self._map))
         return taken
 
-    def _let_go(self, start: int, stop: int) -> None:
+    def _release(self, start: int, stop: int) -> None:
         start = max(start - start % mmap.PAGESIZE, 0)
         if hasattr(mmap, "MADV_DONTNEED") and stop > start:
             self._map.madvise(mmap.MADV_DONTNEED, start, stop - start)
@@ -213,35 +204,25 @@ class Tally:
         self.rows = self._infinite = 0
         self._first_infinite = (0, 0)
         self._missing = np.zeros(len(names), dtype=np.int64)
-        self._incomplete = [np.zeros(0, dtype=np.int64)]
+        self.incomplete = np.zeros(0, dtype=np.int64)  # the rows with missing cells, from 0
 
     @property
     def cells(self) -> int:
         """The number of missing cells."""
         return int(self._missing.sum())
 
-    @property
-    def incomplete(self) -> np.ndarray:
-        """The rows with missing cells, from 0."""
-        return np.concatenate(self._incomplete)
-
-    @property
-    def incomplete_rows(self) -> int:
-        """The number of rows with missing cells."""
-        return sum(map(len, self._incomplete))
-
     def count(self, block: Any) -> np.ndarray | None:
         """Count a block, dense or CSR; return which of its rows are complete, None where all are."""
-        start, sparse = self.rows, sp.issparse(block)
+        start = self.rows
         self.rows += block.shape[0]
         # One number decides in nearly every case: a sum of finite entries seldom overflows.
         with np.errstate(over="ignore", invalid="ignore"):
-            if np.isfinite((block.data if sparse else block).sum()):
+            if np.isfinite(block.sum()):
                 return None
-        if sparse:
-            rows = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
+        if sp.issparse(block):
+            block = block.tocoo()
             odd = np.flatnonzero(~np.isfinite(block.data))
-            rows, columns, values = rows[odd], block.indices[odd], block.data[odd]
+            rows, columns, values = block.row[odd], block.col[odd], block.data[odd]
         else:
             rows, columns = np.nonzero(~np.isfinite(block))
             values = block[rows, columns]
@@ -255,11 +236,11 @@ class Tally:
         self._missing += np.bincount(columns[missing], minlength=len(self._names))
         complete = np.ones(block.shape[0], dtype=bool)
         complete[rows[missing]] = False
-        self._incomplete.append(start + np.flatnonzero(~complete))
+        self.incomplete = np.concatenate([self.incomplete, start + np.flatnonzero(~complete)])
         return complete
 
-    def refuse_infinite(self) -> None:
-        """Raise an error where there were infinite cells."""
+    def check(self, missing: str, exact: bool) -> None:
+        """Refuse infinite cells, and missing ones on request; ``exact`` where a model has its columns."""
         if self._infinite:
             row, column = self._first_infinite
             raise TableError(
@@ -267,10 +248,7 @@ class Tally:
                 f"{self._place(row)}, column {shown(self._names[column])}; correct the file, drop the "
                 "column with --drop, or declare the value missing with --na"
             )
-
-    def refuse_missing(self, exact: bool) -> None:
-        """Raise an error where there were missing cells; ``exact`` where a model knows its columns."""
-        if self.cells:
+        if missing == "refuse" and self.cells:
             order = np.argsort(-self._missing, kind="stable")[: np.count_nonzero(self._missing)]
             worst = (f"{shown(self._names[j])} ({self._missing[j]:,})" for j in order)
             remedy = (
@@ -279,7 +257,7 @@ class Tally:
                 else "--missing impute to fill them, or --drop for a column"
             )
             raise TableError(
-                f"{counted(self.cells, 'missing cell')} in {self.incomplete_rows:,} of "
+                f"{counted(self.cells, 'missing cell')} in {len(self.incomplete):,} of "
                 f"{counted(self.rows, 'row')}, most in {listed(worst, 3)}; use --missing drop to "
                 f"leave these rows out, {remedy}"
             )

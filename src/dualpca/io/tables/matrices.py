@@ -44,9 +44,8 @@ def _npy_header(file: Any) -> Any:
     version = npy_format.read_magic(file)
     if version not in ((1, 0), (2, 0)):
         raise TableError(f"npy of version {version} holds records; save a matrix of numbers")
-    if version == (1, 0):
-        return npy_format.read_array_header_1_0(file)
-    return npy_format.read_array_header_2_0(file)
+    read = npy_format.read_array_header_1_0 if version[0] == 1 else npy_format.read_array_header_2_0
+    return read(file)
 
 
 def npz(file: BinaryIO, key: str | None, free: int) -> Source:
@@ -60,7 +59,10 @@ def npz(file: BinaryIO, key: str | None, free: int) -> Source:
             check_size(sum(sizes), stored, free, held=True)
             return _sparse_npz(file)
         if key is None:
-            matrices = [name for name in names if _dimensions(archive, name) == 2]
+            matrices = []
+            for name in names:
+                with archive.open(f"{name}.npy") as member:
+                    matrices += [name] if len(_npy_header(member)[0]) == 2 else []
             if len(matrices) != 1:
                 raise TableError(
                     f"the file has {len(matrices)} matrices among {listed(names) or 'no arrays'}; "
@@ -80,11 +82,6 @@ def npz(file: BinaryIO, key: str | None, free: int) -> Source:
             return npy(plain)  # the map holds the temporary file
 
 
-def _dimensions(archive: zipfile.ZipFile, name: str) -> int:
-    with archive.open(f"{name}.npy") as member:
-        return len(_npy_header(member)[0])
-
-
 def _sparse_npz(file: BinaryIO) -> Source:
     file.seek(0)
     with np.load(file, allow_pickle=False) as parts:
@@ -100,12 +97,12 @@ def _sparse_npz(file: BinaryIO) -> Source:
     return MatrixSource(matrix, nameless(matrix.shape[1]))
 
 
-#: Numbers that are read of a Matrix Market file, by the type of its entries.
+#: The types of entries and the symmetries of a Matrix Market file that are read.
 _TYPES = ("real", "double", "integer", "unsigned-integer", "pattern")
 _SYMMETRIES = {"general": 0, "symmetric": 1, "skew-symmetric": -1}
 
-#: The longest line of the header, the most lines of comments, and the bytes parsed at a time.
-_LINE, _COMMENTS, _PIECE = 2**16, 2**16, 2**20
+#: The longest line of the header, the most lines of comments, and the most bytes of a number.
+_LINE, _COMMENTS, _NUMBER = 2**16, 2**16, 64
 
 
 def matrix_market(file: BinaryIO) -> Source:
@@ -119,22 +116,24 @@ def matrix_market(file: BinaryIO) -> Source:
     if len(words) != 5 or words[:2] != ["%%matrixmarket", "matrix"]:
         raise TableError("this is no Matrix Market file, which begins with %%MatrixMarket matrix")
     form, kind, symmetry = words[2:]
-    dense = form == "array"
-    if (
-        form not in ("array", "coordinate")
-        or kind not in _TYPES[: 4 if dense else 5]
-        or symmetry not in _SYMMETRIES
-    ):
+    dense, pattern = form == "array", kind == "pattern"
+    known = form in ("array", "coordinate") and kind in _TYPES and symmetry in _SYMMETRIES
+    if not known or (dense and pattern):
         described = shown(" ".join(words[2:]))
         raise TableError(
             f"the matrix is {described}; write it as real numbers, general or symmetric"
         )
-    sign, sizes = _SYMMETRIES[symmetry], _sizes(text, 2 if dense else 3)
-    rows, columns = sizes[:2]
+    lines = (text.readline(_LINE) for _ in range(_COMMENTS))
+    line = next((line for line in lines if not line or line.strip()[:1] not in (b"", b"%")), b"")
+    sizes = line.split()
+    if len(sizes) != 3 - dense or not all(n.isdigit() and len(n) < 19 for n in sizes):
+        raise TableError(f"its line of sizes is {shown(line.decode('latin-1'))}; copy it again")
+    rows, columns, *count = map(int, sizes)
+    sign = _SYMMETRIES[symmetry]
     if sign and rows != columns:
         raise TableError(f"it is {symmetry}, of {rows} rows and {columns} columns; copy it again")
-    entries = rows * (rows + sign) // 2 if dense and sign else rows * columns if dense else sizes[2]
-    width = 1 if dense else 2 if kind == "pattern" else 3
+    entries = count[0] if count else rows * (rows + sign) // 2 if sign else rows * columns
+    width = 1 if dense else 3 - pattern
     check_sparse((rows, columns), entries)
     check_size(2 * width * entries, stored, held=True)  # a digit and a space each
     values = _numbers(text, width * entries).reshape(entries, width)
@@ -149,55 +148,29 @@ def matrix_market(file: BinaryIO) -> Source:
         if not inside.all():
             raise TableError(f"an entry lies outside of the {rows} rows and {columns} columns")
         i, j = places.astype(np.int64) - 1
-    data = np.ones(entries) if kind == "pattern" else values[:, -1]
+    data = np.ones(entries) if pattern else values[:, -1]
     if sign:
         off = i != j
         i, j = np.concatenate([i, j[off]]), np.concatenate([j, i[off]])
         data = np.concatenate([data, sign * data[off]])
     matrix = sp.csr_array((data, (i, j)), shape=(rows, columns))
-    if dense:
-        return MatrixSource(matrix.toarray(), nameless(columns), lasting=False)
-    return MatrixSource(matrix, nameless(columns))
-
-
-def _sizes(text: Any, count: int) -> list[int]:
-    line = b""
-    for _ in range(_COMMENTS):
-        line = text.readline(_LINE)
-        if not line or not (line.startswith(b"%") or not line.strip()):
-            break
-    sizes = line.split()
-    if len(sizes) != count or not all(size.isdigit() and len(size) < 19 for size in sizes):
-        raise TableError(f"its line of sizes is {shown(line.decode('latin-1'))}; copy it again")
-    return [int(size) for size in sizes]
+    return MatrixSource(matrix.toarray() if dense else matrix, nameless(columns), lasting=not dense)
 
 
 def _numbers(text: Any, count: int) -> np.ndarray:
-    """Return exactly so many numbers of a text."""
-    numbers, done, tail = np.empty(count), 0, b""
-    while piece := text.read(_PIECE):
-        tail += piece
-        cut = 1 + max(tail.rfind(blank) for blank in (b"\n", b" ", b"\t", b"\r"))
-        done, tail = _parse(numbers, done, tail[:cut]), tail[cut:]
-        if len(tail) > _LINE:
-            raise TableError(f"{shown(tail[:100].decode('latin-1'))} is no number; copy it again")
-    if _parse(numbers, done, tail) < count:
-        raise TableError("it is cut short: its header tells of more entries; copy or save it again")
-    return numbers
-
-
-def _parse(numbers: np.ndarray, done: int, text: bytes) -> int:
-    if not text.strip():
-        return done
+    """Return the numbers of a text, which has to hold exactly ``count`` of them."""
+    most = _NUMBER * (count + 1)
+    content = text.read(most + 1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
-            if b"\0" in text:  # strtod would end there
+            if b"\0" in content:  # strtod would end there
                 raise ValueError
-            values = np.fromstring(text, sep=" ")
+            numbers = np.fromstring(content, sep=" ") if content.strip() else np.zeros(0)
         except (ValueError, DeprecationWarning):
             raise TableError("there is text among its numbers; copy or save it again") from None
-    if done + len(values) > len(numbers):
+    if len(content) > most or len(numbers) > count:
         raise TableError("it has more entries than its header tells; copy or save it again")
-    numbers[done : done + len(values)] = values
-    return done + len(values)
+    if len(numbers) < count:
+        raise TableError("it is cut short: its header tells of more entries; copy or save it again")
+    return numbers

@@ -9,7 +9,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
-from functools import partial
 from numbers import Integral
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,7 +22,7 @@ from .columns import Columns, choose
 from .gather import gather, readable
 from .limits import FREE
 from .sniff import NA_VALUES
-from .source import RestartRead, Source
+from .source import Source
 from .table import Table, TableError
 from .text import TextSource
 
@@ -120,42 +119,26 @@ def read(
         raise ValueError(f"unpacked={unpacked!r} is no number of bytes; give one, such as 2**30")
     if dtype is not None and np.dtype(dtype).name not in ("float32", "float64"):
         raise ValueError(f"dtype={dtype!r} is not known; give 'float32' or 'float64'")
+    if format is not None and format not in {*EXTENSIONS, *EXTENSIONS.values()}:
+        raise TableError(
+            f"{path}: format {format!r} is not known; give one of {', '.join(EXTENSIONS)}"
+        )
     text = {"delimiter": delimiter, "decimal": decimal, "na_values": na_values, "header": header}
     options = {"missing": missing, "memory": memory, "dtype": dtype, "on_rows": on_rows}
     try:
-        _check_options(format, delimiter, decimal)
         with ExitStack() as stack:
             kind, file, place = _opened(path, format, stack)
             with readable():
                 source = _source(kind, file, place, key, text, int(unpacked))
-            try:
-                table_of = partial(
-                    gather, source, choose(source.header, columns or Columns()), **options
-                )
-                try:
-                    table = table_of()
-                except RestartRead:
-                    table = table_of()
-            except BaseException:
-                source.close()
-                raise
-            if not isinstance(table.X, Blocks):
-                source.close()
+            with ExitStack() as closing:
+                closing.callback(source.close)
+                table = gather(source, choose(source.header, columns or Columns()), **options)
+                if isinstance(table.X, Blocks):  # it may read on from the source
+                    closing.pop_all()
     except TableError as error:
         name = "standard input" if str(path) == "-" else path
         raise TableError(f"{name}: {error}") from error
     return table
-
-
-def _check_options(format: str | None, delimiter: str | None, decimal: str | None) -> None:
-    if format is not None and format not in {*EXTENSIONS, *EXTENSIONS.values()}:
-        raise TableError(f"format {format!r} is not known; give one of {', '.join(EXTENSIONS)}")
-    if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
-        raise TableError(f"delimiter {delimiter!r} is not one character; give one, such as ';'")
-    if decimal is not None and (decimal not in (".", ",") or decimal == delimiter):
-        raise TableError(
-            f"decimal {decimal!r} cannot be used; give '.' or ',' and another delimiter"
-        )
 
 
 def _opened(path: Any, format: str | None, stack: ExitStack) -> tuple[str, BinaryIO, Path | None]:
@@ -232,17 +215,16 @@ def _source(
 ) -> Source:
     if key is not None and kind not in ("npz", "hdf5", "zarr"):
         raise TableError(f"--key {key!r} is for npz, HDF5 and zarr files; leave it out")
-    if kind == "zarr" and path is None:
-        raise TableError("zarr cannot come through a pipe; give its path")
-    makers: dict[str, Callable[[], Source]] = {
-        "csv": lambda: TextSource(file, first=",", **text),
-        "tsv": lambda: TextSource(file, first="\t", **text),
-        "parquet": lambda: ArrowFile(file, path, parquet=True),
-        "arrow": lambda: ArrowFile(file, path, parquet=False),
-        "zarr": lambda: hierarchy.zarr(path, key, free),
-        "hdf5": lambda: hierarchy.hdf5(file, path, key, free),
-        "npz": lambda: matrices.npz(file, key, free),
-        "npy": lambda: matrices.npy(file),
-        "mtx": lambda: matrices.matrix_market(file),
-    }
-    return makers[kind]()
+    if kind in ("csv", "tsv"):
+        return TextSource(file, first="," if kind == "csv" else "\t", **text)
+    if kind in ("parquet", "arrow"):
+        return ArrowFile(file, path, parquet=kind == "parquet")
+    if kind == "hdf5":
+        return hierarchy.hdf5(file, path, key, free)
+    if kind == "zarr":
+        if path is None:
+            raise TableError("zarr cannot come through a pipe; give its path")
+        return hierarchy.zarr(path, key, free)
+    if kind == "npz":
+        return matrices.npz(file, key, free)
+    return matrices.npy(file) if kind == "npy" else matrices.matrix_market(file)

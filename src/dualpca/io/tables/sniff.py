@@ -1,8 +1,7 @@
-"""Find encoding, delimiter, decimal sign, header and columns of text in the head of a delimited file."""
+"""Find delimiter, decimal sign, header and columns of text in the head of a delimited file."""
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
 import re
@@ -31,17 +30,6 @@ DELIMITERS = "\t;|, "
 
 #: The most rows of a head that are looked at, and the most blank lines one after the other.
 ROWS, BLANK = 100_000, 2**20
-
-
-def encoding_of(head: bytes, whole: bool) -> str:
-    """Return UTF-16 by its mark, UTF-8 where the head is, or latin-1, in which all bytes are letters."""
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(head, final=whole)
-    except UnicodeDecodeError:
-        return "latin-1"
-    return "utf-8"
 
 
 def rows_of(lines: Any, delimiter: str) -> Iterator[tuple[int, list[str]]]:
@@ -113,14 +101,11 @@ def has_header(first: Sequence[str], decimal: str, na: Collection[str]) -> bool:
 
 
 def counts_columns(first: Sequence[str], body: Sequence[Sequence[str]]) -> bool:
-    """Return whether the first row is 0, 1, 2, ... or 1, 2, 3, ... above numbers that are not whole.
-
-    pandas names columns without names in this way.
-    """
-    starts = (range(len(first)), range(1, len(first) + 1))
-    counting = any(list(first) == [str(j) for j in start] for start in starts)
-    broken = (_DECIMAL[sign].fullmatch(cell) for row in body for cell in row for sign in ".,")
-    return counting and any(broken)
+    """Return whether the first row counts from 0 or 1, as pandas names columns, above fractions."""
+    counting = list(first) in [[str(j + k) for j in range(len(first))] for k in (0, 1)]
+    return counting and any(
+        rule.fullmatch(cell) for row in body for cell in row for rule in _DECIMAL.values()
+    )
 
 
 def text_columns(

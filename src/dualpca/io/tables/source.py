@@ -16,10 +16,6 @@ from .limits import check_columns
 from .table import Strings, TableError
 
 
-class RestartRead(Exception):  # noqa: N818 (the file has to be read once more, which is no error)
-    """What was assumed about a file has changed; its blocks have to be read again."""
-
-
 class Source(ABC):
     """A file that is open: its ``header``, its number of ``rows`` if known, ``notes`` for the user."""
 

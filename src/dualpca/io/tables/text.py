@@ -6,8 +6,9 @@ import bz2
 import codecs
 import gzip
 import io
+import itertools
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from threading import Lock
 from typing import Any, BinaryIO
 
@@ -16,85 +17,61 @@ import numpy as np
 from . import sniff
 from .columns import Header, unique, unnamed
 from .limits import COLUMNS, LONGEST, check_columns, check_line
-from .source import RestartRead, Source
+from .source import Source
 from .table import TableError, listed, module, shown
 
 #: This much of a file decides what its columns are.
 HEAD = 2**20
 
-#: Bytes of text that are parsed at a time. Four times as many take 120 MB more memory (a million
-#: rows of 50 numbers), and no less time.
-_BLOCK = 2**20
+#: Bytes of a file that are decoded and parsed at a time. Four times as many take 120 MB more memory (a
+#: million rows of 50 numbers), and no less time.
+_PIECE = _BLOCK = 2**20
 
 #: Rows of more columns are parsed one by one: pyarrow takes 10 KB for each column.
 _WIDE = 2**14
 
+#: What bytes that are no UTF-8 become: letters of latin-1.
+_LATIN_1 = {0xDC00 + byte: byte for byte in range(128, 256)}
 
-class Feed:
-    """What pyarrow's threads read ahead from, until it is closed and the file can be used again."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream, self._lock, self.closed = stream, Lock(), False
-
-    def read(self, size: int = -1) -> bytes:
-        with self._lock:
-            return b"" if self.closed else self._stream.read(size)
-
-    def close(self) -> None:
-        with self._lock:
-            self.closed = True
+_RUNS = re.compile(rb'("[^"\r\n]*")|[ \t]+')
+_ENDS = re.compile(rb"^ | (?=\r?$)", re.MULTILINE)
 
 
-class Changed(io.RawIOBase):
-    """A stream whose bytes go through ``change(piece, last)``."""
+class Feed(io.RawIOBase):
+    """A stream of pieces, which pyarrow's threads read ahead until it is closed."""
 
-    def __init__(self, stream: Any, change: Callable[[bytes, bool], bytes]) -> None:
-        self._stream, self._change, self._ready, self._ended = stream, change, b"", False
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._ready, self._lock = pieces, b"", Lock()
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        while not self._ready and not self._ended:
-            piece = self._stream.read(2**18)
-            self._ended = not piece
-            self._ready = self._change(piece, self._ended)
-        count = min(len(buffer), len(self._ready))
-        buffer[:count], self._ready = self._ready[:count], self._ready[count:]
-        return count
+        with self._lock:
+            while not self._ready and (piece := next(self._pieces, None)) is not None:
+                self._ready = piece
+            count = min(len(buffer), len(self._ready))
+            buffer[:count], self._ready = self._ready[:count], self._ready[count:]
+            return count
+
+    def close(self) -> None:
+        with self._lock:
+            self._pieces, self._ready = iter(()), b""
+        super().close()
 
 
-def _recoder(encoding: str) -> Callable[[bytes, bool], bytes]:
-    """Return a function from bytes of another encoding to UTF-8."""
-    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
-    return lambda piece, last: decoder.decode(piece, last).encode("utf-8", errors="replace")
-
-
-class Squeeze:
+def _squeezed(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """Make runs of spaces and tabs one space, and none at the ends of lines; quoted cells stay."""
-
-    _RUNS = re.compile(rb'("[^"\r\n]*")|[ \t]+')
-    _ENDS = re.compile(rb"^ | (?=\r?$)", re.MULTILINE)
-
-    def __init__(self) -> None:
-        self._tail, self._lines = bytearray(), 0
-
-    def __call__(self, piece: bytes, last: bool) -> bytes:
-        lines, newline, tail = (piece, b"", b"") if last else piece.rpartition(b"\n")
-        if not (newline or last):
-            self._tail += piece
-            check_line(self._tail, self._lines + 1)
-            return b""
-        lines, self._tail = bytes(self._tail) + lines, bytearray(tail)
-        self._lines += lines.count(b"\n") + 1
-        runs = self._RUNS.sub(lambda run: run[1] or b" ", lines)
-        return self._ENDS.sub(b"", runs) + newline
+    tail, count = b"", 1
+    for piece in itertools.chain(pieces, [b""]):
+        lines, newline, tail = (tail + piece).rpartition(b"\n") if piece else (tail, b"", b"")
+        count += lines.count(b"\n") + len(newline)
+        check_line(tail, count)
+        yield _ENDS.sub(b"", _RUNS.sub(lambda run: run[1] or b" ", lines)) + newline
 
 
 class TextSource(Source):
     """A delimited text file, compressed or not."""
-
-    _encoding, _delimiter, _squeezed = "utf-8", ",", False
 
     def __init__(
         self,
@@ -106,14 +83,19 @@ class TextSource(Source):
         header: str | bool = "auto",
         first: str = ",",
     ) -> None:
+        if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
+            raise TableError(f"delimiter {delimiter!r} is not one character; give one, such as ';'")
+        if decimal is not None and (decimal not in (".", ",") or decimal == delimiter):
+            raise TableError(
+                f"decimal {decimal!r} cannot be used; give '.' or ',' and another delimiter"
+            )
         self._file, self._na, self.notes = file, frozenset(na_values), []
         numbers = [
             na for na in self._na if sniff.is_number(na) and na.lower() not in ("true", "false")
         ]
         self._na_numbers = np.array([float(na) for na in numbers if not np.isnan(float(na))])
-        self._size = file.seek(0, 2)
-        self._encoding = sniff.encoding_of(*self._head(HEAD))
-        text, whole = self._text(delimiter, first)
+        self._size, self._delimiter = file.seek(0, 2), ""
+        text, whole = self._head(delimiter, first)
         rows = sniff.head_rows(text, self._delimiter, whole)
         if not rows:
             raise TableError("the file is empty; give one with a row of numbers at least")
@@ -122,55 +104,51 @@ class TextSource(Source):
         )
         if self._decimal == "," and decimal is None:
             self.notes.append("numbers are read with a decimal comma")
-        if self._encoding == "latin-1":
-            self._note_latin()
         self._read_columns(rows, header)
         longest = max(len(text) // len(rows), max(sum(map(len, row)) for _, row in rows[:1000]))
         self._block = max(_BLOCK, 16 * longest)
 
-    def _note_latin(self) -> None:
-        self.notes.append("the file is not UTF-8; its text is read as latin-1")
-
-    def _open(self) -> Any:
+    def _open(self) -> Feed:
         """Return the text of the file from its start, in UTF-8."""
-        self._file.seek(0)
-        magic = self._file.read(10)
-        self._file.seek(0)
+        return Feed(_squeezed(self._pieces()) if self._delimiter == " " else self._pieces())
+
+    def _pieces(self) -> Iterator[bytes]:
         stream: Any = self._file
+        stream.seek(0)
+        magic = stream.read(10)
+        stream.seek(0)
         if magic.startswith(b"\x1f\x8b"):
-            stream = gzip.GzipFile(fileobj=self._file)
+            stream = gzip.GzipFile(fileobj=stream)
         elif magic.startswith(b"BZh") and magic[4:] == b"1AY&SY":
-            stream = bz2.BZ2File(self._file)
-        if self._encoding != "utf-8":
-            stream = io.BufferedReader(Changed(stream, _recoder(self._encoding)), _BLOCK)
-        if self._squeezed:
-            stream = io.BufferedReader(Changed(stream, Squeeze()), _BLOCK)
-        return stream
+            stream = bz2.BZ2File(stream)
+        piece = stream.read(_PIECE)
+        wide = piece.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        encoding, errors = ("utf-16", "replace") if wide else ("utf-8-sig", "surrogateescape")
+        decoder = codecs.getincrementaldecoder(encoding)(errors)
+        while True:
+            text = decoder.decode(piece, final=not piece)
+            if not text.isascii() and (latin := text.translate(_LATIN_1)) != text:
+                text, note = latin, "the file is not UTF-8; its text is read as latin-1"
+                self.notes += [] if note in self.notes else [note]
+            yield text.encode(errors="replace")
+            if not piece:
+                return
+            piece = stream.read(_PIECE)
 
-    def _head(self, size: int) -> tuple[bytes, bool]:
-        """Return the first bytes, and whether they are all."""
-        stream, parts, left = self._open(), [], size + 1
-        while left and (part := stream.read(left)):
-            parts.append(part)
-            left -= len(part)
-        return b"".join(parts)[:size], left > 0
-
-    def _text(self, delimiter: str | None, first: str) -> tuple[str, bool]:
+    def _head(self, delimiter: str | None, first: str) -> tuple[str, bool]:
         """Return a head of at least two rows, and whether it is all; find the delimiter on the way."""
         size, signs = HEAD, delimiter or sniff.DELIMITERS
         while True:
-            texts, whole = dict[str, str](), True
-            for self._squeezed in dict.fromkeys(sign == " " for sign in signs):
-                head, whole = self._head(size)
-                decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
-                text = decoder.decode(head, final=whole)
-                texts |= {sign: text for sign in signs if (sign == " ") is self._squeezed}
+            self._delimiter = ""
+            head = io.BufferedReader(self._open()).read(size + 1)
+            whole, head = len(head) <= size, head[:size]
+            squeezed = b"".join(_squeezed(iter([head])))
+            texts = {s: (squeezed if s == " " else head).decode(errors="replace") for s in signs}
             if size > COLUMNS:  # lists of cells take more memory than text
                 for sign, text in texts.items():
                     lines = text.replace("\r", "\n").split("\n")
                     check_columns(max(line.count(sign) for line in lines))
             self._delimiter = delimiter or sniff.delimiter_of(texts, whole, first)
-            self._squeezed = self._delimiter == " "
             text = texts[self._delimiter]
             if whole or len(sniff.head_rows(text, self._delimiter, whole)) > 1:
                 return text, whole
@@ -193,7 +171,8 @@ class TextSource(Source):
         self._skip = rows[0][0] if titled else 0
         if not body:
             raise TableError("the file has a header but no rows; add some, or see --header")
-        names, index = [name.strip() for name in first], None
+        names = [name.strip() for name in first]
+        index: tuple[int, ...] = ()
         if titled and all(len(row) == len(names) + 1 for row in body):
             # Lines end with a delimiter; or R wrote nothing above the names of rows.
             names = [*names, ""] if all(not row[-1] for row in body) else ["", *names]
@@ -201,7 +180,7 @@ class TextSource(Source):
         text, empty = sniff.text_columns(body, self._decimal, self._na)
         empty = frozenset(j for j in empty if titled and not names[j])
         if titled and len(names) > 1 and not names[0] and 0 not in empty:
-            names[0], index = "row", 0
+            names[0], index = "row", (0,)
         if empty:
             numbers = listed(str(j + 1) for j in sorted(empty))
             self.notes.append(f"left out empty columns without a name: {numbers}")
@@ -222,12 +201,9 @@ class TextSource(Source):
 
     def _rows(self) -> Iterator[tuple[int, list[str]]]:
         """Yield the rows below the header, each with the number of its last line."""
-        lines = io.TextIOWrapper(self._open(), "utf-8-sig", errors="replace", newline="")
-        try:
-            rows = sniff.rows_of(_lines(lines), self._delimiter)
-            yield from (row for row in rows if row[0] > self._skip)
-        finally:
-            lines.detach()
+        lines = io.TextIOWrapper(io.BufferedReader(self._open()), "utf-8", newline="")
+        rows = sniff.rows_of(_lines(lines), self._delimiter)
+        yield from (row for row in rows if row[0] > self._skip)
 
     def blocks(self, features: list[int], texts: list[int]) -> Iterator[tuple[Any, list[Any]]]:
         if len(self.header.names) > _WIDE:
@@ -240,7 +216,7 @@ class TextSource(Source):
         parse = csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True)
         types = dict.fromkeys(wanted, pa.string())
         convert = csv.ConvertOptions(column_types=types, include_columns=wanted)
-        done, feed = 0, Feed(self._open())
+        done, feed = 0, self._open()
         try:
             with csv.open_csv(pa.PythonFile(feed, mode="r"), read, parse, convert) as reader:
                 for batch in reader:
@@ -256,10 +232,6 @@ class TextSource(Source):
                     done += batch.num_rows
         except pa.ArrowInvalid as error:
             feed.close()
-            if "UTF8" in str(error) and self._encoding == "utf-8":
-                self._encoding = "latin-1"
-                self._note_latin()
-                raise RestartRead from error
             raise self._explained(error) from error
         finally:
             feed.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import sys
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,10 @@ from .table import Strings, TableError, listed, module, printable
 #: Text that a spreadsheet may take for a formula; some take the wide signs of Asian scripts too.
 _FORMULA = r"^[=+\-@\t\r\n\x{ff1d}\x{ff0b}\x{ff0d}\x{ff20}]"
 
+#: The delimiters of the formats of text; the other formats are "parquet" and "npy".
+_DELIMITERS = {"csv": ",", "tsv": "\t"}
+_FORMATS = {"tab": "tsv", "pq": "parquet", **{k: k for k in ("csv", "tsv", "parquet", "npy")}}
+
 
 class Text:
     """Delimited text in UTF-8: numbers with all their digits, text quoted at need, NaN empty.
@@ -25,22 +29,19 @@ class Text:
     pyarrow.csv would quote every text and never disarm a formula.
     """
 
-    delimiter = ","
-
-    def __init__(self, file: Any, columns: dict[str, Any], safe: bool) -> None:
+    def __init__(self, file: Any, columns: dict[str, Any], safe: bool, delimiter: str) -> None:
         self._file, self._single, self._safe = file, len(columns) == 1, safe
+        self._delimiter = delimiter
         self.add({str(j): _column([name]) for j, name in enumerate(columns)})
 
     def add(self, columns: dict[str, Any]) -> None:
-        cells = [self._cells(values) for values in columns.values()]
-        join = module("pyarrow.compute").binary_join_element_wise
-        lines = join(*cells, _scalar(self.delimiter)).to_pylist()
+        lines = _joined(*map(self._cells, columns.values()), by=self._delimiter).to_pylist()
         self._file.write("".join(f"{line}\n" for line in lines).encode())
 
     def _cells(self, cells: Any) -> Any:
         pa, pc = module("pyarrow"), module("pyarrow.compute")
         # A line that is all blank would be skipped when it is read.
-        empty = _scalar('""' if self._single else "")
+        empty = '""' if self._single else ""
         if _is_number(cells.type):
             if pa.types.is_floating(cells.type):
                 cells = pc.if_else(pc.is_nan(cells), None, cells)
@@ -50,26 +51,19 @@ class Text:
                 pc.match_substring_regex(cells, _FORMULA),
                 pc.invert(pc.match_substring_regex(cells, NUMBER)),
             )
-            cells = pc.if_else(formula, _wrapped("'", cells, ""), cells)
-        quoted = _wrapped('"', pc.replace_substring(cells, '"', '""'), '"')
-        special = pc.match_substring_regex(cells, rf'[{self.delimiter}"\r\n]|^\s|\s$')
-        cells = pc.if_else(special, quoted, cells)
-        return pc.if_else(pc.equal(cells, ""), empty, cells)
+            cells = pc.if_else(formula, _joined("'", cells), cells)
+        special = pc.match_substring_regex(cells, rf'[{self._delimiter}"\r\n]|^\s|\s$')
+        quoted = _joined('"', pc.replace_substring(cells, '"', '""'), '"')
+        return pc.if_else(pc.equal(cells, ""), empty, pc.if_else(special, quoted, cells))
 
     def end(self) -> None:
         """Do nothing: text has no end."""
 
 
-class Tabbed(Text):
-    """Text with tabs."""
-
-    delimiter = "\t"
-
-
 class Parquet:
     """Parquet, with the types of the first block."""
 
-    def __init__(self, file: Any, columns: dict[str, Any], safe: bool) -> None:
+    def __init__(self, file: Any, columns: dict[str, Any]) -> None:
         pa, pq = module("pyarrow"), module("pyarrow.parquet")
         schema = pa.schema([(name, values.type) for name, values in columns.items()])
         self._writer = pq.ParquetWriter(pa.PythonFile(file, mode="w"), schema)
@@ -77,12 +71,12 @@ class Parquet:
     def add(self, columns: dict[str, Any]) -> None:
         pa, schema = module("pyarrow"), self._writer.schema
         try:
-            arrays = [v.cast(schema.field(name).type) for name, v in columns.items()]
+            table = pa.table(columns).cast(schema)
         except pa.ArrowInvalid as error:
             raise TableError(
                 f"blocks have columns of different types ({error}); convert them"
             ) from error
-        self._writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+        self._writer.write_table(table)
 
     def end(self) -> None:
         self._writer.close()
@@ -91,33 +85,26 @@ class Parquet:
 class Npy:
     """One matrix: float32 where all columns are, else float64."""
 
-    def __init__(self, file: Any, columns: dict[str, Any], safe: bool) -> None:
-        self._file, self._columns = file, len(columns)
-        narrow = module("pyarrow").types.is_float32
-        single = all(narrow(values.type) for values in columns.values())
-        self._dtype, self._count = np.dtype("float32" if single else "float64"), 0
+    def __init__(self, file: Any, columns: dict[str, Any]) -> None:
+        self._file, self._shape = file, (0, len(columns))
+        single = all(str(values.type) == "float" for values in columns.values())
+        self._dtype = np.dtype("float32" if single else "float64")
         self.end()
 
     def add(self, columns: dict[str, Any]) -> None:
         for name, values in columns.items():
             if not _is_number(values.type):
                 raise TableError(f"npy holds numbers only, and {name!r} is text; write csv instead")
-        parts = [np.asarray(v.to_numpy(zero_copy_only=False)) for v in columns.values()]
+        parts = [v.to_numpy(zero_copy_only=False) for v in columns.values()]
         self._file.write(np.stack(parts, axis=1).astype(self._dtype).tobytes())
-        self._count += len(parts[0])
+        self._shape = self._shape[0] + len(parts[0]), self._shape[1]
 
     def end(self) -> None:
         # numpy leaves room for any number of rows, so that the header can be written again.
         self._file.seek(0)
-        kind, shape = np.lib.format.dtype_to_descr(self._dtype), (self._count, self._columns)
-        header = {"descr": kind, "fortran_order": False, "shape": shape}
+        kind = np.lib.format.dtype_to_descr(self._dtype)
+        header = {"descr": kind, "fortran_order": False, "shape": self._shape}
         np.lib.format.write_array_header_1_0(self._file, header)
-
-
-_FORMATS: dict[str, Any] = {
-    **{"csv": Text, "tsv": Tabbed, "tab": Tabbed},
-    **{"parquet": Parquet, "pq": Parquet, "npy": Npy},
-}
 
 
 class Writer:
@@ -154,7 +141,19 @@ class Writer:
     ) -> None:
         self._path = None if str(path) == "-" else Path(path)
         self._overwrite, self._safe = overwrite, safe
-        self._make, self._packed = _sink_of(self._path, format)
+        endings = [e[1:].lower() for e in self._path.suffixes] if self._path else ["csv"]
+        self._packed = endings[-1:] == ["gz"]
+        name = format or (endings[-1 - self._packed] if len(endings) > self._packed else "")
+        if name not in _FORMATS:
+            subject = f"the extension {name!r}" if name else "a file without extension"
+            raise TableError(
+                f"{subject} is not known; write csv, tsv, parquet or npy: choose another ending"
+            )
+        self._format = _FORMATS[name]
+        if self._packed and self._format not in _DELIMITERS:
+            raise TableError(f"{name} is not written compressed by gz; leave out .gz")
+        if self._path is None and self._format == "npy":
+            raise TableError("npy cannot go through a pipe; give a file, or write csv")
         self._columns: list[str] = []
         self._file: Any = None
         self._sink: Any = None
@@ -162,13 +161,14 @@ class Writer:
             check_free(self._path, overwrite)
 
     def __enter__(self) -> Writer:
-        self._context: Any
-        if self._path is None:
-            on_terminal = issubclass(self._make, Text) and sys.stdout.isatty()
-            self._context = nullcontext(_Terminal() if on_terminal else sys.stdout.buffer)
+        self._context = ExitStack()
+        self._raw: Any
+        if self._path is not None:
+            self._raw = self._context.enter_context(written(self._path, overwrite=self._overwrite))
+        elif self._format in _DELIMITERS and sys.stdout.isatty():
+            self._raw = _Terminal()
         else:
-            self._context = written(self._path, overwrite=self._overwrite)
-        self._raw: Any = self._context.__enter__()
+            self._raw = sys.stdout.buffer
         # Neither name nor time is stored: equal tables make equal files.
         self._file = gzip.GzipFile("", "wb", 6, self._raw, 0) if self._packed else self._raw
         return self
@@ -185,7 +185,10 @@ class Writer:
             )
         if self._sink is None:
             self._columns = list(columns)
-            self._sink = self._make(self._file, columns, self._safe)
+            if self._format in _DELIMITERS:
+                self._sink = Text(self._file, columns, self._safe, _DELIMITERS[self._format])
+            else:
+                self._sink = (Npy if self._format == "npy" else Parquet)(self._file, columns)
         if self._columns != list(columns):
             raise TableError(
                 f"a block has columns {listed(columns)} after {listed(self._columns)}; give the same"
@@ -193,23 +196,18 @@ class Writer:
         self._sink.add(columns)
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        try:
-            if kind is None:
-                if self._sink is None:
-                    raise TableError("nothing was written; write one block at least")
-                self._sink.end()
-                if self._packed:
-                    self._file.close()
-                self._raw.flush()
-        except BaseException as failure:
-            kind, error, trace = type(failure), failure, failure.__traceback__
-            raise
-        finally:
-            self._file = None
-            if kind is not None and isinstance(self._sink, Parquet):  # its writer insists on an end
-                with suppress(Exception):
+        file, self._file = self._file, None
+        with self._context:
+            if error is not None:
+                with suppress(Exception):  # the writer of Parquet insists on an end
                     self._sink.end()
-            self._context.__exit__(kind, error, trace)
+                raise error
+            if self._sink is None:
+                raise TableError("nothing was written; write one block at least")
+            self._sink.end()
+            if self._packed:
+                file.close()
+            self._raw.flush()
 
 
 class _Terminal:
@@ -250,24 +248,6 @@ def write(
             writer.write(block)
 
 
-def _sink_of(path: Path | None, format: str | None) -> tuple[Any, bool]:
-    """Return the class of the sink, and whether the file is compressed."""
-    endings = [ending[1:].lower() for ending in path.suffixes] if path else ["csv"]
-    packed = bool(endings) and endings[-1] == "gz"
-    name = format or (endings[-1 - packed] if len(endings) > packed else "")
-    if name not in _FORMATS:
-        subject = f"the extension {name!r}" if name else "a file without extension"
-        raise TableError(
-            f"{subject} is not known; write csv, tsv, parquet or npy: choose another ending"
-        )
-    make = _FORMATS[name]
-    if packed and not issubclass(make, Text):
-        raise TableError(f"{name} is not written compressed by gz; leave out .gz")
-    if path is None and make is Npy:
-        raise TableError("npy cannot go through a pipe; give a file, or write csv")
-    return make, packed
-
-
 def _column(values: Any) -> Any:
     """Return a column as an Arrow array of numbers or large strings."""
     if isinstance(values, Strings):
@@ -288,11 +268,8 @@ def _is_number(kind: Any) -> bool:
     return types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
 
 
-def _scalar(text: str) -> Any:
-    pa = module("pyarrow")
-    return pa.scalar(text, pa.large_string())
-
-
-def _wrapped(before: str, cells: Any, after: str) -> Any:
-    join = module("pyarrow.compute").binary_join_element_wise
-    return join(_scalar(before), cells, _scalar(after), _scalar(""))
+def _joined(*cells: Any, by: str = "") -> Any:
+    """Return texts joined row by row."""
+    pa, pc = module("pyarrow"), module("pyarrow.compute")
+    parts = (pa.scalar(c, pa.large_string()) if isinstance(c, str) else c for c in (*cells, by))
+    return pc.binary_join_element_wise(*parts)
