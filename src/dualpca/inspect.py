@@ -14,13 +14,16 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
-from .estimators import PCA, KernelPCA
+from .estimators import PCA, KernelPCA, RobustKernelPCA, RobustPCA, SparsePCA
 from .kernels.features import feature_operator
 from .linalg import namespace, to_numpy
 from .operators import Operator, as_operator, is_streamed
 from .robust.flags import DISAGREE
 
 __all__ = ["FittedModel", "RowDistances", "sample_rows", "take_rows"]
+
+#: The estimators whose models have components, variances and scores.
+ESTIMATORS = (PCA, RobustPCA, KernelPCA, RobustKernelPCA, SparsePCA)
 
 #: Equal rows differ from their mean by the rounding of its sum: up to 1e-12 of it for 10^5 rows.
 ROUNDING = 1e-11
