@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import math
+import operator
 import warnings
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -294,6 +296,40 @@ def take_rows(X: Any, rows: Any) -> Any:
     if is_array_api_obj(X) and not isinstance(X, np.ndarray):
         return namespace(X).stack([X[int(i), :] for i in rows])
     return _safe_indexing(X, rows)
+
+
+def group_labels(labels: Any, most: int = 10) -> tuple[list[str], np.ndarray]:
+    """Return the names of at most ``most`` groups and the group of each row; rare labels share one."""
+    labels = np.asarray(labels)
+    if labels.dtype.kind not in "biuf":
+        labels = labels.astype(str)
+    values, group, count = np.unique(labels, return_inverse=True, return_counts=True)
+    names = [f"{v:g}" if labels.dtype.kind == "f" else str(v) for v in values]
+    if len(values) <= most:
+        return names, group
+    frequent = np.sort(np.argsort(-count, kind="stable")[: most - 1])
+    place = np.full(len(values), most - 1)
+    place[frequent] = np.arange(most - 1)
+    return [*(names[i] for i in frequent), "other labels"], place[group]
+
+
+def check_image_shape(image_shape: Any, n_features: int) -> tuple[int, ...]:
+    """Return the shape of rows that are images, (height, width) or (height, width, 3).
+
+    True stands for a square.
+    """
+    side = round(n_features**0.5)
+    try:
+        shape = tuple(map(operator.index, (side, side) if image_shape is True else image_shape))
+    except TypeError:
+        shape = ()
+    right = len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)
+    if not right or min(shape) < 1 or math.prod(shape) != n_features:
+        raise ValueError(
+            f"image_shape={image_shape!r} does not make an image of {n_features} features; give "
+            f"(height, width) or (height, width, 3) with the product {n_features}"
+        )
+    return shape
 
 
 def _host(X: Any) -> Any:

@@ -6,13 +6,12 @@ Points of rows have the positions of their rows as ``customdata``; the page adds
 
 from __future__ import annotations
 
-import html
 import math
 from typing import Any
 
 import numpy as np
 
-from ._html import number, rounded
+from ._html import number, rounded, short
 from ._rows import Rows
 
 SYMBOLS = (
@@ -24,13 +23,6 @@ LEGEND = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": FO
 HOVER = {"bgcolor": "--paper", "bordercolor": "--ink", "font": {"color": "--ink"}, "align": "left"}
 LINES = dict.fromkeys(("gridcolor", "linecolor", "zerolinecolor"), "--line")
 AXIS = {"color": "--ink", "automargin": True, **LINES}
-
-
-def plain(text: Any, length: int = 48) -> str:
-    """Return a name as plotly shows it, which reads a little HTML in its texts."""
-    name = str(text)
-    name = name if len(name) <= length else name[: length - 1] + "…"
-    return html.escape(name, quote=False)
 
 
 def figure(traces: list[Any], x: dict[str, Any], y: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -67,7 +59,7 @@ def scree(series: list[tuple[str, np.ndarray, np.ndarray]]) -> dict[str, Any]:
     """Return bars of shares and lines of cumulative shares, for each (name, shares, cumulative)."""
     traces: list[dict[str, Any]] = []
     for second, (name, shares, cumulative) in enumerate(series):
-        at, name = list(range(1, len(shares) + 1)), plain(name)
+        at, name = list(range(1, len(shares) + 1)), short(name)
         colour, tag = "--bad" if second else "--good", f"<extra>{name}</extra>"
         bars = {"color": colour, "pattern": {"shape": "/" if second else ""}}
         line = {"color": colour, "dash": "dash" if second else "solid"}
@@ -115,7 +107,7 @@ def scores(rows: Rows) -> dict[str, Any]:
         flagged = traces[1:]
         traces = [
             _points(
-                plain(name, 24),
+                short(name, 24),
                 np.flatnonzero(group == g),
                 {"color": f"--group-{g}", "symbol": SYMBOLS[g], "size": 8, "opacity": 0.85},
             )
@@ -161,7 +153,7 @@ def outlier_map(rows: Rows, limits: dict[str, Any], cutoffs: dict[str, Any], log
 
 def loadings(k: int, names: list[str], values: np.ndarray) -> dict[str, Any]:
     """Return bars of the largest loadings of component k, with a sentence about them."""
-    at, texts = list(range(len(names))), [plain(name, 28) for name in names]
+    at, texts = list(range(len(names))), [short(name, 28) for name in names]
     bars = {
         **{"type": "bar", "orientation": "h", "x": rounded(values), "y": at, "text": texts},
         **{"textposition": "none", "hovertemplate": "%{text}: %{x:.4f}<extra></extra>"},
@@ -192,19 +184,3 @@ def convergence(passes: np.ndarray, residual: np.ndarray, tol: float) -> dict[st
     }
     axis = {"title": "passes over the data", "rangemode": "tozero"}
     return figure([line, goal], axis, {"title": "residual", **logarithmic([*residual, tol])})
-
-
-def hover_texts(rows: Rows) -> list[str]:
-    """Return what is shown at the point of each row."""
-    texts = []
-    for i, name in enumerate(rows.names):
-        lines = [plain(name)]
-        if rows.labels is not None:
-            lines.append(f"label: {plain(rows.labels[i])}")
-        if rows.distances is not None and rows.flagged is not None:
-            for kind, distance in zip(("score", "orthogonal"), rows.distances[i], strict=True):
-                finite = f"{distance:.4g}" if np.isfinite(distance) else "not finite"
-                lines.append(f"{kind} distance: {finite}")
-            lines.append("flagged" if rows.flagged[i] else "not flagged")
-        texts.append("<br>".join(lines))
-    return texts
