@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
-from ..inspect import take_rows
+from ..inspect import check_image_shape, take_rows
 from ..operators import as_operator, is_streamed
-from ._display import Display, checked_names, host
-from ._draw import short
+from ._display import Display, checked_names, host, short
 
 #: The number of rows that are drawn by default.
 DRAWN = 8
@@ -165,22 +163,6 @@ class ReconstructionDisplay(Display):
         finite = np.isfinite(line).all(axis=2, keepdims=True)
         scaled = np.clip((line - low) / ((high - low) or 1.0), 0.0, 1.0)
         return np.concatenate([np.where(finite, scaled, 0.0), finite], axis=2)
-
-
-def check_image_shape(image_shape: Any, features: int) -> tuple[int, ...]:
-    """Return the shape of images with this number of features."""
-    try:
-        shape = tuple(int(n) for n in image_shape)
-        right = shape == tuple(image_shape)
-    except (TypeError, ValueError):
-        shape, right = (), False
-    grey_or_colours = len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)
-    if not right or not grey_or_colours or min(shape) < 1 or math.prod(shape) != features:
-        raise ValueError(
-            f"image_shape={image_shape!r} does not make an image of {features} features; give (height, "
-            f"width) or (height, width, 3) with the product {features}"
-        )
-    return shape
 
 
 def _chosen(rows: Any, count: int) -> list[int]:

@@ -6,8 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ._display import Display, check_axes, host
-from ._draw import BLUE, VERMILION, ink, legend
+from ._display import BLUE, VERMILION, Display, check_axes, host, ink, legend
 
 #: Negative variances of at most this share of the largest are rounding, in single precision.
 ROUNDING = 1e-6
@@ -124,15 +123,12 @@ class ScreeDisplay(Display):
 
 def _shares(name: str, given: Any) -> np.ndarray:
     """Return numbers that are finite and not negative."""
-    if hasattr(given, "get_params"):
-        raise TypeError(
-            f"{name} is a {type(given).__name__}; call ScreeDisplay.from_estimator for models"
-        )
     try:
         values = np.asarray(host(given), dtype=float)
     except (TypeError, ValueError) as error:
         raise TypeError(
-            f"{name} is a {type(given).__name__}; give an array, such as RobustPCA().scree(X)"
+            f"{name} is a {type(given).__name__}; give an array, such as RobustPCA().scree(X), or call "
+            "ScreeDisplay.from_estimator for models"
         ) from error
     right = values.ndim == 1 and values.size > 0 and np.isfinite(values).all()
     if not right or values.min() < -ROUNDING * values.max():
