@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import operator
 import warnings
@@ -14,6 +13,7 @@ import scipy.sparse as sp
 from array_api_compat import is_array_api_obj
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
+from sklearn.utils._pprint import _changed_params
 from sklearn.utils.validation import check_is_fitted
 
 from .estimators import PCA, KernelPCA, RobustKernelPCA, RobustPCA, SparsePCA
@@ -166,17 +166,8 @@ class FittedModel:
 
     def changed_parameters(self) -> dict[str, Any]:
         """Return the parameters of all steps that differ from their defaults."""
-        changed = {}
-        for step in (self.preprocessor, self.estimator):
-            if step is None:
-                continue
-            defaults = inspect.signature(type(step).__init__).parameters
-            for name, value in step.get_params(deep=False).items():
-                default = defaults[name].default if name in defaults else value
-                same = type(value) is type(default) and bool(np.all(value == default))
-                if value is not default and not same:
-                    changed[name] = value
-        return changed
+        steps = (step for step in (self.preprocessor, self.estimator) if step is not None)
+        return {name: value for step in steps for name, value in _changed_params(step).items()}
 
     @cached_property
     def shares(self) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from ..inspect import FittedModel
 from ..io.files import check_free
 from ..io.models import read_header, save
 from ..io.tables import Table, Writer
@@ -141,9 +142,7 @@ def row_names(table: Table, rows: np.ndarray) -> dict[str, Any]:
 def inspect(model: Model, json: Json = False) -> int:
     """Print what is in a model file: estimator, options, components, accuracy, columns."""
     fitted, header = open_model(model), read_header(model)
-    default = type(fitted.estimator)().get_params()
-    parameters = fitted.estimator.get_params()
-    options = {k: v for k, v in parameters.items() if repr(v) != repr(default[k])}
+    options = FittedModel(fitted.estimator).changed_parameters()
     before = fitted.preprocessor and fitted.preprocessor.get_params()
     written_by = f"dualpca {header['dualpca']}"
     if json:

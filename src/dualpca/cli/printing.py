@@ -20,6 +20,9 @@ from .inputs import NotedModel
 #: The most components, and loadings of each, that are printed.
 COMPONENTS, LOADINGS = 12, 3
 
+#: Columns of these characters alone are numbers.
+NUMERIC = set("+-.,e0123456789 %")
+
 
 def say(text: str) -> None:
     """Print one line, in which characters that a terminal would obey are escaped."""
@@ -40,7 +43,7 @@ def text_table(head: Sequence[str], rows: Sequence[Sequence[str]], indent: int =
     """Return a table in columns, numbers to the right; no line is wrapped or coloured."""
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
     for name, *cells in zip(head, *rows, strict=True):
-        right = all(_is_number(cell) for cell in cells)
+        right = all(set(cell) <= NUMERIC for cell in cells)
         grid.add_column(Text(printable(name)), justify="right" if right else "left", no_wrap=True)
     for row in rows:
         grid.add_row(*(Text(printable(cell)) for cell in row))
@@ -48,14 +51,6 @@ def text_table(head: Sequence[str], rows: Sequence[Sequence[str]], indent: int =
     with console.capture() as capture:
         console.print(Padding(grid, (0, 0, 0, indent), expand=False))
     return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text.rstrip(" %"))
-    except ValueError:
-        return False
-    return True
 
 
 def facts(fitted: NotedModel) -> dict[str, Any]:

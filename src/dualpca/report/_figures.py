@@ -6,7 +6,6 @@ Points of rows have the positions of their rows as ``customdata``; the page adds
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,8 @@ FONT = {"color": "--ink", "size": 13}
 LEGEND = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": FONT}
 HOVER = {"bgcolor": "--paper", "bordercolor": "--ink", "font": {"color": "--ink"}, "align": "left"}
 LINES = dict.fromkeys(("gridcolor", "linecolor", "zerolinecolor"), "--line")
+#: A logarithmic axis; without a format plotly would show the tick of 30 as 3.
+LOGARITHMIC = {"type": "log", "tickformat": ".4~g"}
 AXIS = {"color": "--ink", "automargin": True, **LINES}
 
 
@@ -37,22 +38,6 @@ def figure(traces: list[Any], x: dict[str, Any], y: dict[str, Any], **more: Any)
         "margin": {"l": 50, "r": 12, "t": 12, "b": 45},
     }
     return {"data": traces, "layout": {**layout, **axes, **more}}
-
-
-def logarithmic(values: Any) -> dict[str, Any]:
-    """Return a logarithmic axis with ticks at 1, 2 and 5 times powers of ten, or fewer.
-
-    The ticks of plotly would show 30 as 3.
-    """
-    sizes = np.asarray([v for v in values if v is not None and 0 < v < np.inf], dtype=float)
-    if not len(sizes):
-        return {"type": "log"}
-    low, high = math.floor(np.log10(sizes.min())), math.ceil(np.log10(sizes.max()))
-    digits = (1,) if high - low > 3 else (1, 2, 5)
-    every = math.ceil((high - low + 1) / 8)
-    ticks = [float(f"{d}e{k}") for k in range(low, high + 1, every) for d in digits]
-    ticks = [tick for tick in ticks if 0 < tick < np.inf]
-    return {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:.4g}" for tick in ticks]}
 
 
 def scree(series: list[tuple[str, np.ndarray, np.ndarray]]) -> dict[str, Any]:
@@ -144,7 +129,7 @@ def outlier_map(rows: Rows, limits: dict[str, Any], cutoffs: dict[str, Any], log
         if log:
             sizes = [d for d in [*distances, *(at for at, _ in lines)] if d is not None and d > 0]
             distances[distances == 0] = min(sizes) / 2 if sizes else 1.0
-            axis = logarithmic(distances)
+            axis = LOGARITHMIC
         axes.append({"title": f"{kind} distance", **axis})
         for trace in traces:
             trace[x] = rounded(distances[trace["customdata"]])
@@ -183,4 +168,4 @@ def convergence(passes: np.ndarray, residual: np.ndarray, tol: float) -> dict[st
         "line": {"color": "--bad", "dash": "dash"},
     }
     axis = {"title": "passes over the data", "rangemode": "tozero"}
-    return figure([line, goal], axis, {"title": "residual", **logarithmic([*residual, tol])})
+    return figure([line, goal], axis, {"title": "residual", **LOGARITHMIC})

@@ -53,19 +53,8 @@ def summary(fitted: FittedModel, data: Data | None, rows: Rows | None, notes: An
             facts.append((TITLES.get(name, str(name)), in_words(value)))
     items = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts)
     certificate = "".join(f"<li>{escape(line)}</li>" for line in _certificate(fitted))
-    reason = getattr(fitted.estimator, "solver_", "")
-    if not _why(reason):
-        reason = ""
-    else:
-        reason = f"<details><summary>Why this solver</summary><p>{escape(reason)}.</p></details>"
-    body = f"<dl>{items}</dl><h3>Certificate</h3><ul>{certificate}</ul>{reason}"
+    body = f"<dl>{items}</dl><h3>Certificate</h3><ul>{certificate}</ul>"
     return Section("summary", "Summary", body)
-
-
-def _why(solver: str) -> str:
-    """Return the reason in a ``solver_``, "" if the user chose the solver."""
-    why = solver.partition(": ")[2]
-    return "" if why == "as asked" else why
 
 
 def _certificate(fitted: FittedModel) -> list[str]:
@@ -89,12 +78,8 @@ def _certificate(fitted: FittedModel) -> list[str]:
         )
     n = int(model.n_passes_)
     lines.append(f"The fit took {n:,} pass{'' if n == 1 else 'es'} over the data.")
-    solver = getattr(model, "solver_", "none")
-    name, _, reason = solver.partition(": ")
-    if why := _why(solver):
-        reason = f"chosen {'by estimated cost' if why.startswith('estimated') else 'automatically'}"
-    if name != "none":
-        lines.append(f"Solver: {name}{', ' if reason else ''}{reason}.")
+    if hasattr(model, "solver_"):
+        lines.append(f"Solver: {model.solver_}.")
     if fitted.is_robust:
         share = percent(float(model.agreement_))
         doubt = "." if fitted.starts_agree else ": they may see different structures."
