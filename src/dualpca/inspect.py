@@ -6,6 +6,7 @@ import math
 import operator
 import warnings
 from functools import cached_property
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -321,6 +322,19 @@ def check_image_shape(image_shape: Any, n_features: int) -> tuple[int, ...]:
             f"(height, width) or (height, width, 3) with the product {n_features}"
         )
     return shape
+
+
+def is_count(value: Any, least: int = 0, most: float = math.inf) -> bool:
+    """Return whether a value is an integer in a range, and no bool."""
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    return whole and least <= int(value) <= most
+
+
+def check_count(name: str, value: Any, things: str, least: int = 0) -> int:
+    """Return a number of things as an int."""
+    if not is_count(value, least):
+        raise ValueError(f"{name}={value!r} counts {things}; give an integer, {least} or more")
+    return int(value)
 
 
 def _host(X: Any) -> Any:

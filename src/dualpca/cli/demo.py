@@ -41,8 +41,7 @@ def demo(
     bad = rng.random(half) < SHARE
     clean = train[~bad]
     train[bad] += NOISE * rng.standard_normal((int(bad.sum()), data.shape[1]))
-    ideal = PCA(S).fit(clean)
-    robust = RobustPCA(S, random_state=0).fit(train)
+    ideal, robust = PCA(S).fit(clean), RobustPCA(S, random_state=0).fit(train)
     say(
         f"handwritten digits: {half} images of 8 x 8 pixels, {bad.sum()} of them ruined by noise of "
         f"{NOISE} times a pixel's range; {S} components"

@@ -87,8 +87,7 @@ def describe_error(error: BaseException) -> tuple[str, int]:
     if isinstance(error, RefusedError):
         return message, error.code
     if isinstance(error, MemoryError):
-        remedy = "lower --memory, or use --approximation or fewer rows"
-        return f"out of memory: {message}; {remedy}", DATA
+        return f"out of memory: {message}; lower --memory or use --approximation", DATA
     if isinstance(error, OSError) and error.strerror is not None:
         path = f"{error.filename}: " if error.filename else ""
         return f"{path}{error.strerror}; check the path, its permissions and the disk", OUTPUT

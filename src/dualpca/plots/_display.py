@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from array_api_compat import is_array_api_obj
 from sklearn.pipeline import Pipeline
 
-from ..inspect import FittedModel, sample_rows
+from ..inspect import FittedModel, check_count, sample_rows
 from ..linalg import to_numpy
 
 if TYPE_CHECKING:
@@ -82,13 +81,6 @@ def check_axes(ax: Any) -> None:
         raise ImportError("plots need matplotlib: pip install 'dualpca[plot]'") from error
     if ax is not None and not hasattr(ax, "scatter"):
         raise TypeError(f"ax is a {type(ax).__name__}; give one matplotlib Axes")
-
-
-def check_count(name: str, value: Any, things: str, least: int = 0) -> int:
-    """Return a number of things as an int."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name}={value!r} counts {things}; give an integer, {least} or more")
-    return int(value)
 
 
 def check_rows(n: int | None, **columns: Any) -> None:

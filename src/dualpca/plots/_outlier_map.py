@@ -6,23 +6,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ._display import (
-    MAX_POINTS,
-    VERMILION,
-    Display,
-    by_flag,
-    check_count,
-    check_rows,
-    checked_names,
-    drawn_rows,
-    host,
-    legend,
-    scatter,
-    write_names,
-)
+from ..inspect import check_count
+from . import _display as base
 
 
-class OutlierMapDisplay(Display):
+class OutlierMapDisplay(base.Display):
     """Each row by its distance within the subspace and its distance from it.
 
     In this outlier map of Hubert, Rousseeuw and Vanden Branden, good rows lie at the lower left. Good
@@ -75,18 +63,18 @@ class OutlierMapDisplay(Display):
         limits: tuple[float | None, float | None],
         row_names: Any = None,
     ) -> None:
-        self.score_distances = host(score_distances)
-        self.orthogonal_distances = host(orthogonal_distances)
-        self.flagged = host(flagged).astype(bool)
+        self.score_distances = base.host(score_distances)
+        self.orthogonal_distances = base.host(orthogonal_distances)
+        self.flagged = base.host(flagged).astype(bool)
         n, orthogonal = self.score_distances.size, self.orthogonal_distances
-        check_rows(n, orthogonal_distances=orthogonal, flagged=self.flagged)
+        base.check_rows(n, orthogonal_distances=orthogonal, flagged=self.flagged)
         self.cutoffs, self.limits = tuple(cutoffs), tuple(limits)
         if len(self.cutoffs) != 2 or len(self.limits) != 2 or set(self.limits) == {None}:
             raise ValueError(
                 f"cutoffs={self.cutoffs} and limits={self.limits} are pairs, for score and orthogonal "
                 "distances; give one limit at least"
             )
-        self.row_names = checked_names(row_names, len(self.flagged))
+        self.row_names = base.checked_names(row_names, len(self.flagged))
 
     @classmethod
     def from_estimator(
@@ -115,7 +103,7 @@ class OutlierMapDisplay(Display):
         ax: Any = None,
         *,
         annotate: int = 0,
-        max_points: int | None = MAX_POINTS,
+        max_points: int | None = base.MAX_POINTS,
         **kwargs: Any,
     ) -> OutlierMapDisplay:
         """Draw the map; rows whose distance overflows are counted in the legend only.
@@ -131,19 +119,19 @@ class OutlierMapDisplay(Display):
             For ``Axes.scatter`` of the rows that are not flagged.
         """
         named = self._farthest(check_count("annotate", annotate, "rows to name"))
-        shown = drawn_rows(self.flagged, max_points)
+        shown = base.drawn_rows(self.flagged, max_points)
         ax = self._axes(ax)
         x, y = self.score_distances, self.orthogonal_distances
-        self.points_ = scatter(ax, (x, y), shown, by_flag(self.flagged, kwargs))
+        self.points_ = base.scatter(ax, (x, y), shown, base.by_flag(self.flagged, kwargs))
         dashed: dict[str, Any] = {"color": "0.5", "linestyle": "--", "linewidth": 1}
-        solid: dict[str, Any] = {"color": VERMILION, "linewidth": 1}
+        solid: dict[str, Any] = {"color": base.VERMILION, "linewidth": 1}
         self.cutoffs_ = self._lines(self.cutoffs, "cut-offs at 0.975", dashed)
         self.limits_ = self._lines(self.limits, "flagging limit", solid)
         ax.set(xlabel="score distance", ylabel="orthogonal distance")
-        legend(ax, int(shown.sum()))
+        base.legend(ax, int(shown.sum()))
         places = np.column_stack([x, y])
         names = [self.row_names[i] for i in named]
-        self.names_ = write_names(ax, names, places[named], places[shown])
+        self.names_ = base.write_names(ax, names, places[named], places[shown])
         return self
 
     def _lines(self, at: tuple[Any, ...], name: str, style: dict[str, Any]) -> list[Any]:
@@ -166,7 +154,7 @@ class OutlierMapDisplay(Display):
         return farthest[(self.flagged & finite)[farthest]][:count]
 
 
-class WeightsDisplay(Display):
+class WeightsDisplay(base.Display):
     """The weight of each training row in the loss, the largest being 1, with flagged rows marked.
 
     Parameters
@@ -194,9 +182,9 @@ class WeightsDisplay(Display):
     needs: ClassVar = {"distances": "weights of rows"}
 
     def __init__(self, weights: Any, flagged: Any) -> None:
-        self.weights = host(weights)
-        self.flagged = host(flagged).astype(bool)
-        check_rows(self.weights.size, weights=self.weights, flagged=self.flagged)
+        self.weights = base.host(weights)
+        self.flagged = base.host(flagged).astype(bool)
+        base.check_rows(self.weights.size, weights=self.weights, flagged=self.flagged)
 
     @classmethod
     def from_estimator(cls, model: Any, *, ax: Any = None, **kwargs: Any) -> WeightsDisplay:
@@ -205,18 +193,18 @@ class WeightsDisplay(Display):
         return cls(estimator.weights_, estimator.outliers_).plot(ax, **kwargs)
 
     def plot(
-        self, ax: Any = None, *, max_points: int | None = MAX_POINTS, **kwargs: Any
+        self, ax: Any = None, *, max_points: int | None = base.MAX_POINTS, **kwargs: Any
     ) -> WeightsDisplay:
         """Draw the weights.
 
         Of the rows that are not flagged, ``max_points`` are drawn at most, a random sample, and with
         ``kwargs`` as options of ``Axes.scatter``.
         """
-        shown = drawn_rows(self.flagged, max_points)
+        shown = base.drawn_rows(self.flagged, max_points)
         ax = self._axes(ax)
         number = np.arange(len(self.weights))
-        groups = by_flag(self.flagged, kwargs)
-        self.points_ = scatter(ax, (number, self.weights), shown, groups)
+        groups = base.by_flag(self.flagged, kwargs)
+        self.points_ = base.scatter(ax, (number, self.weights), shown, groups)
         ax.set(xlabel="row", ylabel="weight in the loss")
-        legend(ax, int(shown.sum()))
+        base.legend(ax, int(shown.sum()))
         return self

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
-from ..inspect import check_image_shape, take_rows
+from ..inspect import check_image_shape, is_count, take_rows
 from ..operators import as_operator, is_streamed
 from ._display import Display, checked_names, host, short
 
@@ -167,8 +166,7 @@ class ReconstructionDisplay(Display):
 
 def _chosen(rows: Any, count: int) -> list[int]:
     chosen = list(range(min(DRAWN, count))) if rows is None else list(rows)
-    whole = all(isinstance(i, Integral) and not isinstance(i, bool) for i in chosen)
-    if not chosen or not whole or not all(0 <= i < count for i in chosen):
+    if not chosen or not all(is_count(i, 0, count - 1) for i in chosen):
         raise ValueError(
             f"rows={rows!r} are not numbers of rows of X; give some integers from 0 to {count - 1}"
         )

@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ..inspect import FittedModel, group_labels
-from ._display import (
-    FLAGGED,
-    GOOD,
-    MAX_POINTS,
-    Display,
-    by_flag,
-    check_count,
-    check_rows,
-    drawn_rows,
-    host,
-    ink,
-    legend,
-    scatter,
-    write_names,
-)
+from ..inspect import FittedModel, check_count, group_labels, is_count
+from . import _display as base
 
 #: Petroff's ten colours, which colour-blind readers tell apart; rare classes share the last one.
 COLOURS: tuple[str, ...] = (
@@ -33,7 +18,7 @@ COLOURS: tuple[str, ...] = (
 MARKERS = "osDvP*XhpH"
 
 
-class ScoresDisplay(Display):
+class ScoresDisplay(base.Display):
     """The scores of rows on two components, coloured by labels, with flagged rows marked.
 
     Parameters
@@ -73,15 +58,15 @@ class ScoresDisplay(Display):
         flagged: Any = None,
         axis_names: tuple[str, str] = ("component 1", "component 2"),
     ) -> None:
-        self.scores = host(scores)
+        self.scores = base.host(scores)
         if self.scores.ndim != 2 or self.scores.shape[1] != 2:
             raise ValueError(
                 f"scores has shape {self.scores.shape}; give two columns, one for each axis of the "
                 "picture"
             )
-        self.labels = None if labels is None else host(labels)
-        self.flagged = None if flagged is None else host(flagged).astype(bool)
-        check_rows(len(self.scores), labels=self.labels, flagged=self.flagged)
+        self.labels = None if labels is None else base.host(labels)
+        self.flagged = None if flagged is None else base.host(flagged).astype(bool)
+        base.check_rows(len(self.scores), labels=self.labels, flagged=self.flagged)
         self.axis_names = axis_names
 
     @classmethod
@@ -110,18 +95,12 @@ class ScoresDisplay(Display):
             For :meth:`plot`.
         """
         fitted = cls._opened(model, ax)
-        check_rows(getattr(X, "shape", (None,))[0], labels=labels)
-        whole = isinstance(components, Sequence) and all(
-            isinstance(c, Integral) and not isinstance(c, bool) for c in components
-        )
-        if not whole or len(components) != 2 or len(set(components)) != 2:
+        base.check_rows(getattr(X, "shape", (None,))[0], labels=labels)
+        k, given = fitted.n_components, components if isinstance(components, Sequence) else ()
+        if len(given) != 2 or len({c for c in given if is_count(c, 0, k - 1)}) != 2:
             raise ValueError(
-                f"components={components!r} is not two different numbers; give (0, 1) say"
-            )
-        if not all(0 <= c < fitted.n_components for c in components):
-            raise ValueError(
-                f"components={components!r} are numbered from 0, and model has {fitted.n_components}; "
-                "choose among these, or fit more n_components"
+                f"components={components!r} must be two different numbers from 0, and model has {k}; "
+                "give (0, 1) say, or fit more n_components"
             )
         return cls(**cls._parts(fitted, list(components), X), labels=labels).plot(ax, **kwargs)
 
@@ -141,7 +120,7 @@ class ScoresDisplay(Display):
         ax: Any = None,
         *,
         equal_aspect: bool = False,
-        max_points: int | None = MAX_POINTS,
+        max_points: int | None = base.MAX_POINTS,
         **kwargs: Any,
     ) -> ScoresDisplay:
         """Draw the scores.
@@ -158,39 +137,41 @@ class ScoresDisplay(Display):
         """
         everything = np.ones(len(self.scores), dtype=bool)
         flagged = ~everything if self.flagged is None else self.flagged
-        self._shown = shown = drawn_rows(flagged, max_points)
+        self._shown = shown = base.drawn_rows(flagged, max_points)
         ax = self._axes(ax)
-        groups: list[Any] = [("rows", everything, {**GOOD, **kwargs})]
+        groups: list[Any] = [("rows", everything, {**base.GOOD, **kwargs})]
+        numeric = False
         if self.labels is not None:
-            if self.labels.dtype.kind == "f" and len(np.unique(self.labels)) > len(COLOURS):
+            numeric = self.labels.dtype.kind == "f" and len(np.unique(self.labels)) > len(COLOURS)
+            if numeric:
                 groups = [("rows", everything, self._colour_scale() | kwargs)]
             else:
                 names, group = group_labels(self.labels, len(COLOURS))
                 looks = zip(names, COLOURS, MARKERS, strict=False)
                 groups = [
-                    (name, group == i, {**GOOD, "color": colour, "marker": marker, **kwargs})
+                    (name, group == i, {**base.GOOD, "color": colour, "marker": marker, **kwargs})
                     for i, (name, colour, marker) in enumerate(looks)
                 ]
             if self.flagged is not None:  # rings, as colours are those of the labels
-                ring = {"s": 2.5 * FLAGGED["s"], "facecolors": "none", "linewidths": 1}
-                groups.append(("flagged", flagged, {**ring, "edgecolors": ink()}))
+                ring = {"s": 2.5 * base.FLAGGED["s"], "facecolors": "none", "linewidths": 1}
+                groups.append(("flagged", flagged, {**ring, "edgecolors": base.ink()}))
         elif self.flagged is not None:
-            groups = by_flag(flagged, kwargs)
-        self.points_ = scatter(ax, tuple(self.scores.T), shown, groups)
-        if "cmap" in groups[0][2]:
+            groups = base.by_flag(flagged, kwargs)
+        self.points_ = base.scatter(ax, tuple(self.scores.T), shown, groups)
+        if numeric:
             self.figure_.colorbar(self.points_[0], ax=ax, label="label")
         ax.set(xlabel=self.axis_names[0], ylabel=self.axis_names[1])
         if equal_aspect:
             ax.set_aspect("equal", adjustable="datalim")
-        legend(ax, int(shown.sum()))
+        base.legend(ax, int(shown.sum()))
         return self
 
     def _colour_scale(self) -> dict[str, Any]:
         """Return the style of labels that are numbers; one that is not finite is grey."""
         from matplotlib import colormaps
 
-        values = np.ma.masked_invalid(host(self.labels)[self._shown])
-        style = {key: GOOD[key] for key in ("marker", "s", "linewidths")}
+        values = np.ma.masked_invalid(base.host(self.labels)[self._shown])
+        style = {key: base.GOOD[key] for key in ("marker", "s", "linewidths")}
         cmap = colormaps["viridis"].with_extremes(bad="0.7")
         return {**style, "c": values, "cmap": cmap, "plotnonfinite": True}
 
@@ -238,7 +219,7 @@ class BiplotDisplay(ScoresDisplay):
 
     def __init__(self, scores: Any, loadings: Any, feature_names: Any, **rows: Any) -> None:
         super().__init__(scores, **rows)
-        self.loadings = host(loadings)
+        self.loadings = base.host(loadings)
         self.feature_names = [str(name) for name in feature_names]
         if self.loadings.shape != (len(self.feature_names), 2):
             raise ValueError(
@@ -250,7 +231,7 @@ class BiplotDisplay(ScoresDisplay):
     def _parts(cls, fitted: FittedModel, pair: list[int], X: Any) -> dict[str, Any]:
         loadings = fitted.loadings[pair].T
         if getattr(fitted.estimator, "whiten", False):  # rows are scores times these
-            loadings = loadings * np.sqrt(host(fitted.estimator.explained_variance_)[pair])
+            loadings = loadings * np.sqrt(base.host(fitted.estimator.explained_variance_)[pair])
         parts = super()._parts(fitted, pair, X)
         return {**parts, "loadings": loadings, "feature_names": fitted.feature_names}
 
@@ -275,8 +256,19 @@ class BiplotDisplay(ScoresDisplay):
         longest = longest[size[longest] > 0][:count]
         super().plot(ax, equal_aspect=equal_aspect, **kwargs)
         ax = self.ax_
-        tips = self.loadings[longest] * self._scale(longest)
-        style = {"arrowstyle": "-|>", "color": ink(), "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
+        # The largest scale that keeps the arrows within the range of the scores.
+        reach = np.abs(self.scores[self._shown]).max(axis=0)
+        widest = np.abs(self.loadings[longest]).max(axis=0, initial=0.0)
+        scale = 0.85 * np.min(reach[widest > 0] / widest[widest > 0], initial=np.inf)
+        self.scale_ = float(scale) if 0 < scale < np.inf else 1.0
+        tips = self.loadings[longest] * self.scale_
+        style = {
+            "arrowstyle": "-|>",
+            "color": base.ink(),
+            "linewidth": 1.2,
+            "shrinkA": 0,
+            "shrinkB": 0,
+        }
         arrow: dict[str, Any] = {"arrowprops": style, "annotation_clip": False}
         self.arrows_ = [ax.annotate("", tuple(tip), (0.0, 0.0), **arrow) for tip in tips]
         ax.update_datalim(1.1 * tips)
@@ -284,15 +276,5 @@ class BiplotDisplay(ScoresDisplay):
         along = np.concatenate([t * tips for t in np.linspace(0.1, 1.0, 10)])
         obstacles = np.concatenate([self.scores[self._shown], along])
         names = [self.feature_names[i] for i in longest]
-        self.names_ = write_names(ax, names, tips, obstacles, outwards=True)
+        self.names_ = base.write_names(ax, names, tips, obstacles, outwards=True)
         return self
-
-    def _scale(self, longest: np.ndarray) -> float:
-        """Return the largest scale that keeps the arrows within the range of the scores."""
-        self.scale_ = 1.0
-        reach = np.abs(self.scores[self._shown]).max(axis=0)
-        widest = np.abs(self.loadings[longest]).max(axis=0, initial=0.0)
-        ratios = reach[widest > 0] / widest[widest > 0]
-        if len(ratios) and 0 < ratios.min() < np.inf:
-            self.scale_ = 0.85 * float(ratios.min())
-        return self.scale_

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import resources
-from numbers import Integral
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 
-from ..inspect import ESTIMATORS, FittedModel, check_image_shape
+from ..inspect import ESTIMATORS, FittedModel, check_count, check_image_shape
 from ..io.files import check_free, written
 from ._html import clean, embed, escape, script
 from ._rows import Data, collect, row_numbers
@@ -84,10 +83,7 @@ def report(
         from plotly.offline import get_plotlyjs
     except ImportError as error:
         raise ImportError("reports need plotly: pip install 'dualpca[report]'") from error
-    if not isinstance(max_points, Integral) or isinstance(max_points, bool) or max_points < 2:
-        raise ValueError(
-            f"max_points={max_points!r} counts rows to draw; give an integer from 2 on"
-        )
+    max_points = check_count("max_points", max_points, "rows to draw", 2)
     if notes is not None and not isinstance(notes, Mapping):
         raise TypeError(
             f"notes is a {type(notes).__name__}; give a dictionary of names and texts, such as "
@@ -100,7 +96,7 @@ def report(
     data = None if X is None else Data(X)
     seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
     rng = np.random.default_rng(seed)
-    rows = collect(fitted, data, row_names, labels, shape, int(max_points), rng)
+    rows = collect(fitted, data, row_names, labels, shape, max_points, rng)
     every = [
         summary(fitted, data, rows, notes),
         scree(fitted, data),
