@@ -16,32 +16,21 @@ from ..io.tables import Table, Writer
 from ..io.tables.table import listed
 from ..operators import as_operator
 from ..report import write_report
+from . import options
 from .fitting import fit_file, make_estimator, open_or_fit
 from .inputs import ENDING, NotedModel, open_model, open_table, repeat_command, stem, table_writer
-from .options import (
-    Data,
-    FitOptions,
-    Flags,
-    Json,
-    Model,
-    Output,
-    ReadOptions,
-    Rows,
-    Source,
-    grouped,
-)
 from .printing import facts, print_json, print_summary, say
 from .run import OK, RefusedError, stderr_line
 from .watch import watching
 
 
-@grouped
+@options.grouped
 def fit(
-    data: Data,
-    read: ReadOptions,
-    model: FitOptions,
-    flags: Flags,
-    output: Output = None,
+    data: options.Data,
+    read: options.ReadOptions,
+    model: options.FitOptions,
+    flags: options.Flags,
+    output: options.Output = None,
     scores: Annotated[
         Path | None, typer.Option(help="Also write the scores of the rows: csv, parquet or npy.")
     ] = None,
@@ -74,12 +63,12 @@ def fit(
     return fitted.exit_code
 
 
-@grouped
+@options.grouped
 def transform(
-    model: Model,
-    data: Data,
-    read: ReadOptions,
-    flags: Flags,
+    model: options.Model,
+    data: options.Data,
+    read: options.ReadOptions,
+    flags: options.Flags,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="csv, tsv, parquet, npy, or - for CSV to a pipe.")
     ] = Path("-"),
@@ -139,24 +128,24 @@ def row_names(table: Table, rows: np.ndarray) -> dict[str, Any]:
     return columns
 
 
-def inspect(model: Model, json: Json = False) -> int:
+def inspect(model: options.Model, json: options.Json = False) -> int:
     """Print what is in a model file: estimator, options, components, accuracy, columns."""
     fitted, header = open_model(model), read_header(model)
-    options = FittedModel(fitted.estimator).changed_parameters()
+    changed = FittedModel(fitted.estimator).changed_parameters()
     before = fitted.preprocessor and fitted.preprocessor.get_params()
     written_by = f"dualpca {header['dualpca']}"
     if json:
         known = {
             "format_version": header["version"],
             "written_by": written_by,
-            "options": options,
+            "options": changed,
             "preprocessing": before,
             "feature_names": fitted.input_names,
         }
         print_json({**facts(fitted), **known})
         return OK
     print_summary(fitted)
-    words = ", ".join(f"{name}={value!r}" for name, value in options.items()) or "all defaults"
+    words = ", ".join(f"{name}={value!r}" for name, value in changed.items()) or "all defaults"
     say(f"options: {words}")
     if before:
         say(f"before it: scaling {before['scaling']}, missing cells {before['missing']}")
@@ -166,14 +155,14 @@ def inspect(model: Model, json: Json = False) -> int:
     return OK
 
 
-@grouped
+@options.grouped
 def report(
-    source: Source,
-    read: ReadOptions,
-    model: FitOptions,
-    flags: Flags,
-    data: Rows = None,
-    output: Output = None,
+    source: options.Source,
+    read: options.ReadOptions,
+    model: options.FitOptions,
+    flags: options.Flags,
+    data: options.Rows = None,
+    output: options.Output = None,
     title: Annotated[str | None, typer.Option(help="The heading of the page.")] = None,
     image: Annotated[
         str | None, typer.Option(help="Rows are pictures of this shape: 28x28, or 32x32x3.")

@@ -212,8 +212,10 @@ def _affine(graph: _Graph, step: Any, X: str, dtype: Any, scale: float = 1.0) ->
         origin = origin / scale
         rounded = origin.astype(dtype).astype(float)
         X = graph.add("Sub", X, graph.constant(rounded, dtype))
-        if (rest := (origin - rounded).astype(dtype)).any():  # float32 rounds an origin far from 0
-            X = graph.add("Sub", X, graph.constant(rest, dtype))
+        if (
+            remainder := (origin - rounded).astype(dtype)
+        ).any():  # float32 rounds an origin far from 0
+            X = graph.add("Sub", X, graph.constant(remainder, dtype))
     return graph.add("MatMul", X, graph.constant(scale * weights, dtype))
 
 
@@ -236,8 +238,8 @@ def _features(graph: _Graph, step: Any, X: str) -> str:
         sines = graph.add("Slice", sines, *ends)
     # cos t = sin(t + pi/2): many releases of ONNX Runtime have no Cos in float64.
     quarter = graph.add("Add", phases, graph.constant([np.pi / 2], float))
-    both = graph.add("Concat", graph.add("Sin", quarter), sines, axis=1)
-    return _affine(graph, step.pca_, both, float, np.sqrt(2 / phi.dimension))
+    features = graph.add("Concat", graph.add("Sin", quarter), sines, axis=1)
+    return _affine(graph, step.pca_, features, float, np.sqrt(2 / phi.dimension))
 
 
 def _kernel(graph: _Graph, step: Any, X: str, Y: Any, origin: Any) -> str:

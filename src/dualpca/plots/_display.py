@@ -214,6 +214,5 @@ def _freedom(
     centre: np.ndarray, half: np.ndarray, others: np.ndarray, halves: np.ndarray
 ) -> np.ndarray:
     """Return how far boxes with these centres are from other boxes: at least 1 without overlap."""
-    if not len(others):
-        return np.full(len(centre), np.inf)
-    return np.max(np.abs(centre[:, None] - others) / (halves + half), axis=2).min(axis=1)
+    gaps = np.abs(centre[:, None] - others) / (halves + half)
+    return gaps.max(axis=2).min(axis=1, initial=np.inf)

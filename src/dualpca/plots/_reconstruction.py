@@ -104,9 +104,9 @@ class ReconstructionDisplay(Display):
             For :meth:`plot`.
         """
         models: dict[str, Any] = {}
-        for each in (model,) if beside is None else (model, beside):
-            fitted = cls._opened(each, ax)
-            check_image_shape(image_shape, getattr(each, "n_features_in_", fitted.n_features))
+        for source in (model,) if beside is None else (model, beside):
+            fitted = cls._opened(source, ax)
+            check_image_shape(image_shape, getattr(source, "n_features_in_", fitted.n_features))
             models[fitted.name if fitted.name not in models else f"{fitted.name}, beside"] = fitted
         if is_streamed(X):
             X = as_operator(X)

@@ -99,21 +99,20 @@ class ScreeDisplay(Display):
         ax = self._axes(ax)
         from matplotlib.ticker import MaxNLocator
 
-        kinds: list[Any] = [(self.shares, "each component", "cumulative", BLUE, "-")]
+        series: list[Any] = [(self.shares, "each component", "cumulative", BLUE, "-")]
         if self.plain is not None:
-            kinds = [
+            series = [
                 (self.shares, "robust", "robust, cumulative", BLUE, "-"),
                 (self.plain, "plain", "plain, cumulative", VERMILION, "--"),
             ]
         self.bars_, self.lines_ = [], []
-        width = 0.8 / len(kinds)
-        for i, (shares, each, together, colour, dashes) in enumerate(kinds):
-            number = np.arange(1, len(shares) + 1)
-            place = number + (i - (len(kinds) - 1) / 2) * width
-            style = {"color": colour, "alpha": 0.7, "label": each, **kwargs}
+        width, number = 0.8 / len(series), np.arange(1, len(self.shares) + 1)
+        for i, (shares, name, together, colour, dashes) in enumerate(series):
+            place = number + (i - (len(series) - 1) / 2) * width
+            style = {"color": colour, "alpha": 0.7, "label": name, **kwargs}
             self.bars_.append(ax.bar(place, shares, width, **style))
-            line_colour = ink() if self.plain is None else colour
-            line = {"color": line_colour, "linestyle": dashes, "marker": ".", "label": together}
+            line = {"linestyle": dashes, "marker": ".", "label": together}
+            line["color"] = ink() if self.plain is None else colour
             self.lines_ += ax.plot(number, np.cumsum(shares), **line)
         ax.set(xlabel="component", ylabel="share of variance", ylim=(0, 1.05))
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -97,7 +97,7 @@ def report(
     seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
     rng = np.random.default_rng(seed)
     rows = collect(fitted, data, row_names, labels, shape, max_points, rng)
-    every = [
+    candidates = [
         summary(fitted, data, rows, notes),
         scree(fitted, data),
         scores(fitted, rows),
@@ -106,7 +106,7 @@ def report(
         reconstructions(fitted, rows, shape),
         convergence(fitted),
     ]
-    sections = [section for section in every if section is not None]
+    sections = [section for section in candidates if section is not None]
     numbers: dict[str, Any] = {"rows": rows and row_numbers(rows, fitted.feature_names)}
     numbers["figures"] = {name: f for section in sections for name, f in section.figures.items()}
     for section in sections:

@@ -60,9 +60,9 @@ def scree(series: list[tuple[str, np.ndarray, np.ndarray]]) -> dict[str, Any]:
                 "hovertemplate": "first %{x}: %{y:.1%}" + tag,
             },
         ]
-    few = {"dtick": 1} if len(series[0][1]) <= 15 else {}
+    ticks = {"dtick": 1} if len(series[0][1]) <= 15 else {}
     shares_axis = {"title": "share of variance", "tickformat": ".0%", "range": [0, 1.05]}
-    return figure(traces, {"title": "component", **few}, shares_axis, barmode="group")
+    return figure(traces, {"title": "component", **ticks}, shares_axis, barmode="group")
 
 
 def _points(name: str, members: np.ndarray, marker: dict[str, Any], **more: Any) -> dict[str, Any]:

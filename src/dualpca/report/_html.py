@@ -161,12 +161,10 @@ def row_pictures(row: np.ndarray, fit: np.ndarray | None, shape: tuple[int, ...]
 
 def gallery(kind: str, items: list[tuple[list[tuple[str, str]], str]], words: str) -> str:
     """Return a list of items: pictures with alternative texts, and a name below them."""
-    made = "".join(
+    entries = "".join(
         "<li>"
         + "".join(f'<img src="{address}" alt="{escape(text)}">' for address, text in pictures)
         + f"<span>{escape(name)}</span></li>"
         for pictures, name in items
     )
-    return (
-        f'<figure><ul class="{kind}">{made}</ul><figcaption>{escape(words)}</figcaption></figure>'
-    )
+    return f'<figure><ul class="{kind}">{entries}</ul><figcaption>{escape(words)}</figcaption></figure>'

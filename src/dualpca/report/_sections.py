@@ -11,19 +11,7 @@ import numpy as np
 from ..inspect import FittedModel
 from ..io.tables.table import counted
 from . import _figures as figures
-from ._html import (
-    escape,
-    figure,
-    gallery,
-    joined,
-    number,
-    percent,
-    rounded,
-    select,
-    short,
-    signed,
-    table,
-)
+from . import _html as html
 from ._rows import MENU, Data, Rows
 
 #: The most bars of a component, rows of a table behind a figure, components in tables, flagged rows
@@ -56,8 +44,8 @@ def scree(fitted: FittedModel, data: Data | None) -> Section:
     varies = plain is None or plain.any()
     k = fitted.n_components
     which = "The component holds" if k == 1 else f"The {k} components hold"
-    words = f"{which} {percent(series[0][2][-1])} of the variance"
-    words += f", the first alone {percent(fitted.shares[0])}." if k > 1 else "."
+    words = f"{which} {html.percent(series[0][2][-1])} of the variance"
+    words += f", the first alone {html.percent(fitted.shares[0])}." if k > 1 else "."
     if fitted.has_no_variance:
         which = "Most rows are equal" if fitted.is_robust and varies else "The rows do not vary"
         words = f"{which}: there is no variance to share."
@@ -66,20 +54,22 @@ def scree(fitted: FittedModel, data: Data | None) -> Section:
     if plain is not None and varies:
         name = "plain " + fitted.name.removeprefix("Robust")
         series.append((name, plain, np.cumsum(plain)))
-        together = f" and {percent(plain.sum())} into the first {len(plain)}"
+        together = f" and {html.percent(plain.sum())} into the first {len(plain)}"
         words += (
-            f" Of the same rows, outliers included, {name} puts {percent(plain[0])} into its first "
+            f" Of the same rows, outliers included, {name} puts {html.percent(plain[0])} into its first "
             f"component{together if len(plain) > 1 else ''}."
         )
     columns = [column for _, *pair in series for column in pair]
-    head = [f"{escape(name)}: {kind}" for name, *_ in series for kind in ("share", "cumulative")]
+    head = [
+        f"{html.escape(name)}: {kind}" for name, *_ in series for kind in ("share", "cumulative")
+    ]
     rows = [
-        [str(i + 1), *(percent(c[i]) if i < len(c) else "" for c in columns)]
+        [str(i + 1), *(html.percent(c[i]) if i < len(c) else "" for c in columns)]
         for i in range(min(k, LISTED))
     ]
     hint = "Bars are the shares of single components, lines those of the first ones together."
-    behind = table("Shares of the variance", ["Component", *head], rows)
-    body = figure("scree-plot", words, hint=hint if k > 1 else "", data=behind)
+    behind = html.table("Shares of the variance", ["Component", *head], rows)
+    body = html.figure("scree-plot", words, hint=hint if k > 1 else "", data=behind)
     return Section("scree", "Scree", body, {"scree-plot": [figures.scree(series)]})
 
 
@@ -100,31 +90,31 @@ def scores(fitted: FittedModel, rows: Rows | None) -> Section:
         return Section("scores", "Scores", "<p>Scores are of rows, and no rows were given.</p>")
     names, k = _component_names(fitted), fitted.n_components
     one = "component 1" if k == 1 else "components 1 and 2"
-    share = f"hold{'s' if k == 1 else ''} {percent(fitted.shares[:2].sum())} of the variance"
+    share = f"hold{'s' if k == 1 else ''} {html.percent(fitted.shares[:2].sum())} of the variance"
     words = f"{drawn(rows)} by {one}" + ("." if fitted.has_no_variance else f", which {share}.")
     if rows.flagged is not None:
         words += f" {flagged_words(rows)}"
     if rows.groups is not None:
-        words += f" Symbols stand for labels: {joined(rows.groups[0])}."
-    controls = select("scores-x", "Across: component", names, 0)
+        words += f" Symbols stand for labels: {html.joined(rows.groups[0])}."
+    controls = html.select("scores-x", "Across: component", names, 0)
     if k > 1:
-        controls += select("scores-y", "Up: component", names, 1)
+        controls += html.select("scores-y", "Up: component", names, 1)
     if fitted.is_linear and k > 1:
         controls += '<label><input type="checkbox" id="arrows"> Arrows of variables</label>'
     width = min(rows.scores.shape[1], 6)
-    behind = table(
+    behind = html.table(
         f"Scores by component{_first_rows(rows)}",
         [*_head(rows), *(str(i + 1) for i in range(width))],
         [_cells(rows, i, rows.scores[i, :width]) for i in rows.farthest_first[:TABLE]],
     )
     hint = CLICK + (f" The menus offer the first {MENU} components." if k > MENU else "")
-    body = figure("scores-plot", words, controls=controls, hint=hint, data=behind)
+    body = html.figure("scores-plot", words, controls=controls, hint=hint, data=behind)
     drawing = {"scores-plot": [figures.scores(rows)]}
-    return Section("scores", "Scores", body, drawing, {"scores": rounded(rows.scores.T)})
+    return Section("scores", "Scores", body, drawing, {"scores": html.rounded(rows.scores.T)})
 
 
 def _component_names(fitted: FittedModel) -> list[str]:
-    return [f"{i + 1} ({percent(share)})" for i, share in enumerate(fitted.shares[:MENU])]
+    return [f"{i + 1} ({html.percent(share)})" for i, share in enumerate(fitted.shares[:MENU])]
 
 
 def _first_rows(rows: Rows) -> str:
@@ -138,8 +128,8 @@ def _head(rows: Rows) -> list[str]:
 
 def _cells(rows: Rows, i: int, numbers: Any, name: str | None = None) -> list[str]:
     """Return the cells of a row in a table: its name, its label and numbers."""
-    label = [escape(rows.labels[i])] if rows.labels else []
-    return [name or escape(rows.names[i]), *label, *(number(float(n)) for n in numbers)]
+    label = [html.escape(rows.labels[i])] if rows.labels else []
+    return [name or html.escape(rows.names[i]), *label, *(html.number(float(n)) for n in numbers)]
 
 
 def drawn(rows: Rows) -> str:
@@ -155,7 +145,7 @@ def flagged_words(rows: Rows) -> str:
     """Return how many rows are flagged."""
     if rows.n_flagged == 0:
         return "No row is flagged."
-    share = percent(rows.n_flagged / rows.total)
+    share = html.percent(rows.n_flagged / rows.total)
     return f"Flagged: {rows.n_flagged:,} of {counted(rows.total, 'row')} ({share})."
 
 
@@ -169,16 +159,16 @@ def outliers(fitted: FittedModel, rows: Rows | None) -> Section:
     if len(rows.farthest):
         first = int(rows.farthest[0])
         parts = [
-            f"{kind} distance {number(float(d))}, {d / limit:.3g} times the limit"
+            f"{kind} distance {html.number(float(d))}, {d / limit:.3g} times the limit"
             for d, (kind, limit) in zip(rows.distances[first], limits.items(), strict=True)
             if limit and np.isfinite(d)
         ]
-        words += f" Farthest is {rows.called(first)}{': ' if parts else ''}{joined(parts)}."
+        words += f" Farthest is {rows.called(first)}{': ' if parts else ''}{html.joined(parts)}."
     overflown = int((~np.isfinite(rows.distances)).any(axis=1).sum())
     if overflown:
         words += f" {overflown:,} row{' lies' if overflown == 1 else 's lie'} beyond any axes."
     head = [*_head(rows), "Score distance", "Orthogonal distance"]
-    behind = table(
+    behind = html.table(
         f"Distances{_first_rows(rows)}",
         [*head, "Flagged"],
         [
@@ -191,23 +181,23 @@ def outliers(fitted: FittedModel, rows: Rows | None) -> Section:
     hint = "Dashed: cut-offs at 0.975. Solid: the limit beyond which rows are flagged. "
     if (rows.distances == 0).any():
         hint += "On logarithmic axes a distance of 0 stands at the edge. "
-    body = figure("map-plot", words, controls=switch, hint=hint + CLICK, data=behind)
+    body = html.figure("map-plot", words, controls=switch, hint=hint + CLICK, data=behind)
     body += "<h3>Flagged rows</h3>"
     listed = []
     for i in rows.farthest[:FLAGGED]:
-        button = f'<button type="button" data-row="{i}">{escape(rows.names[i])}</button>'
+        button = f'<button type="button" data-row="{i}">{html.escape(rows.names[i])}</button>'
         listed.append(_cells(rows, i, rows.distances[i], button))
         if rows.details:
             leading = [fitted.feature_names[j] for j, *_, share in rows.details[i][:3] if share]
-            listed[-1].append(escape(", ".join(leading)))
+            listed[-1].append(html.escape(", ".join(leading)))
     if listed:
         which = f", the farthest {FLAGGED} of {rows.n_flagged:,}" if len(listed) == FLAGGED else ""
         led_by = ["Led by"] if rows.details else []
-        body += table(f"Flagged rows{which}; a name opens the row", [*head, *led_by], listed)
+        body += html.table(f"Flagged rows{which}; a name opens the row", [*head, *led_by], listed)
     else:
         body += "<p>No row is flagged.</p>"
-    both = [figures.outlier_map(rows, limits, cutoffs, log) for log in (False, True)]
-    return Section("outliers", "Outlier map", body, {"map-plot": both})
+    linear_and_log = [figures.outlier_map(rows, limits, cutoffs, log) for log in (False, True)]
+    return Section("outliers", "Outlier map", body, {"map-plot": linear_and_log})
 
 
 def is_far(distances: np.ndarray, limits: dict[str, Any], cutoffs: dict[str, Any]) -> bool:
@@ -227,34 +217,34 @@ def loadings(fitted: FittedModel, shape: tuple[int, ...] | None) -> Section:
     tops = [fitted.leading(k, BARS) for k in range(len(L))]
     words = "Component 1 has no loadings: no variance was left for it."
     if tops[0]:
-        words = f"Component 1 is led by {joined([f'{n} ({v:+.3f})' for n, v in tops[0][:3]])}."
-    behind = table(
+        words = f"Component 1 is led by {html.joined([f'{n} ({v:+.3f})' for n, v in tops[0][:3]])}."
+    behind = html.table(
         f"The largest loadings of each component, up to {BARS}",
         ["Component", "Loadings"],
         [
-            [str(k + 1), "; ".join(f"{escape(name)} {value:+.4f}" for name, value in top)]
+            [str(k + 1), "; ".join(f"{html.escape(name)} {value:+.4f}" for name, value in top)]
             for k, top in enumerate(tops)
         ],
     )
     hint = (
         f"Loadings are sorted by size; at most {BARS} are drawn, of {counted(width, 'variable')}."
     )
-    menu = select("loadings-component", "Component", _component_names(fitted), 0)
-    body = figure("loadings-plot", words, controls=menu, hint=hint, data=behind)
+    menu = html.select("loadings-component", "Component", _component_names(fitted), 0)
+    body = html.figure("loadings-plot", words, controls=menu, hint=hint, data=behind)
     if shape:
         words = "Positive loadings are orange, negative blue, each on a scale of its own."
         names = [f"Component {k + 1}" for k in range(min(len(L), SHOWN))]
-        pictures = [([(signed(L[k].reshape(shape)), n)], n) for k, n in enumerate(names)]
-        body += "<h3>Components as pictures</h3>" + gallery("gallery", pictures, words)
+        pictures = [([(html.signed(L[k].reshape(shape)), n)], n) for k, n in enumerate(names)]
+        body += "<h3>Components as pictures</h3>" + html.gallery("gallery", pictures, words)
     bars = [
         figures.loadings(k, [name for name, _ in top], np.array([value for _, value in top]))
         for k, top in enumerate(tops)
     ]
     largest = np.unique(np.argsort(-np.abs(L), axis=1, kind="stable")[:, :BARS])
     arrows = {
-        "names": [short(fitted.feature_names[j], 18) for j in largest],
-        "values": rounded(L[:, largest]),
-        "short": [[short(name, 14) for name, _ in top] for top in tops],
+        "names": [html.short(fitted.feature_names[j], 18) for j in largest],
+        "values": html.rounded(L[:, largest]),
+        "short": [[html.short(name, 14) for name, _ in top] for top in tops],
     }
     return Section("loadings", "Loadings", body, {"loadings-plot": bars}, {"loadings": arrows})
 
@@ -286,7 +276,7 @@ def reconstructions(
         f"{counted(fitted.n_components, 'component')} and the difference: orange where the row is "
         "larger, blue where it is smaller. Scales are each row's own."
     )
-    return Section("reconstructions", "Reconstructions", gallery("triples", items, words))
+    return Section("reconstructions", "Reconstructions", html.gallery("triples", items, words))
 
 
 def convergence(fitted: FittedModel) -> Section:
@@ -297,16 +287,16 @@ def convergence(fitted: FittedModel) -> Section:
         return Section("convergence", "Convergence", text)
     passes, residual = np.asarray(record, dtype=float).T
     tol, n = float(fitted.estimator.tol), int(passes[-1])
-    words = f"The residual is {number(residual[-1])} after {n:,} pass{'' if n == 1 else 'es'}"
+    words = f"The residual is {html.number(residual[-1])} after {n:,} pass{'' if n == 1 else 'es'}"
     if len(residual) > 1:
-        words += f", from {number(residual[0])} at the first test"
-    every = max(1, -(-len(passes) // TABLE))
-    listed = sorted({*range(0, len(passes), every), len(passes) - 1})
-    behind = table(
+        words += f", from {html.number(residual[0])} at the first test"
+    stride = max(1, -(-len(passes) // TABLE))
+    listed = sorted({*range(0, len(passes), stride), len(passes) - 1})
+    behind = html.table(
         "Residual by passes over the data",
         ["Passes", "Residual"],
-        [[number(int(passes[i])), number(residual[i])] for i in listed],
+        [[html.number(int(passes[i])), html.number(residual[i])] for i in listed],
     )
-    body = figure("convergence-plot", f"{words}; tol is {number(tol)}.", data=behind)
+    body = html.figure("convergence-plot", f"{words}; tol is {html.number(tol)}.", data=behind)
     drawing = {"convergence-plot": [figures.convergence(passes, residual, tol)]}
     return Section("convergence", "Convergence", body, drawing)
