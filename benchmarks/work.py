@@ -61,17 +61,17 @@ class CountedMatrix(Matrix):
         return self._transpose
 
     def matmul(self, W: Any) -> Any:
-        if not self._columns:  # else the transpose multiplies, and counts
+        if not self._by_columns:  # else the transpose multiplies, and counts
             self.work.add(W.shape[1])
         return super().matmul(W)
 
     def rmatmul(self, H: Any) -> Any:
-        if not self._columns:
+        if not self._by_columns:
             self.work.add(H.shape[1])
         return super().rmatmul(H)
 
     def sweep(self, W: Any, row_map: Any = None) -> Any:
-        if self._columns:
+        if self._by_columns:
             self.work.readings -= 1  # the transpose counts two products, which are one sweep
         else:
             self.work.add(2 * W.shape[1])
@@ -84,10 +84,10 @@ class CountedMatrix(Matrix):
             self.work.add(1)
         return found
 
-    def single(self, *args: Any, **options: Any) -> Any:
+    def float32_copy(self, *args: Any, **options: Any) -> Any:
         """The float32 copy that a solver may work on; making it takes no product."""
         before = self.passes
-        copy = super().single(*args, **options)
+        copy = super().float32_copy(*args, **options)
         if copy is None:
             return None
         self.work.readings += self.passes - before

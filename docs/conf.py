@@ -70,7 +70,7 @@ sphinx_gallery_conf = {
     "matplotlib_animations": False,
 }
 
-# What a code forge shows and the site has elsewhere.
+# Links of a code forge, and the places of their targets in the site.
 CODE = re.compile(r"\.\./src/dualpca/([\w/]+)\.py#([\w.]+)")
 ELSEWHERE = {
     r"\]\(\.\./CONTRIBUTING\.md": "](contributing.md",
@@ -81,7 +81,7 @@ ELSEWHERE = {
 
 
 def link_site(app, docname, source):
-    """Links that a code forge understands become links within the site."""
+    """Turn links that a code forge understands into links within the site."""
     for pattern, place in ELSEWHERE.items():
         source[0] = re.sub(pattern, place, source[0])
     if links := CODE.findall(source[0]):
@@ -90,7 +90,7 @@ def link_site(app, docname, source):
 
 
 def show_code(app):
-    """The pages of code have an anchor where a page links to, also for what the reference leaves out."""
+    """Give pages of code an anchor for each link, also for names that the reference leaves out."""
     for docname, links in getattr(app.env, "dualpca_code", {}).items():
         for path, name in links:
             module = app.env._viewcode_modules.get(f"dualpca.{path.replace('/', '.')}")
@@ -100,7 +100,7 @@ def show_code(app):
 
 
 def check_code(app, exception):
-    """Every link to code leads to lines of code."""
+    """Check that every link to code leads to lines of code."""
     if exception is not None or app.builder.name != "html":
         return
     missing = []
@@ -114,14 +114,14 @@ def check_code(app, exception):
 
 
 def skip_foreign(app, what, name, obj, skip, options):
-    """Of inherited methods only our own: scikit-learn's pages document theirs."""
+    """Skip inherited methods of other packages; scikit-learn documents its own."""
     target = getattr(obj, "fget", None) or getattr(obj, "func", None) or obj
     ours = str(getattr(target, "__module__", None)).startswith("dualpca")
     return True if callable(target) and not ours else None
 
 
 def escape_types(app, what, name, obj, options, lines):
-    """``array of shape (n_iter_, 2)`` names no link, whatever reStructuredText makes of a last ``_``."""
+    """Escape the last ``_`` in types such as ``(n_iter_, 2)``, where reStructuredText sees a link."""
     for i, line in enumerate(lines):
         head, colon, kind = line.partition(" : ")
         if colon and not line.lstrip().startswith((">>>", "...")):
@@ -129,7 +129,7 @@ def escape_types(app, what, name, obj, options, lines):
 
 
 def mathml(block):
-    """A visitor that writes formulas as MathML, which browsers draw without a script."""
+    """Return a visitor that writes formulas as MathML, which browsers draw without a script."""
 
     def visit(translator, node):
         formula = latex2mathml.tex2mathml(node.astext(), as_block=block)

@@ -2,7 +2,7 @@
 Biplot: rows and features
 =========================
 
-Scores with the loadings of the features as arrows. An arrow is the direction in which a feature grows.
+A biplot shows scores, with the loadings of the features as arrows. An arrow points where a feature grows.
 """
 
 import matplotlib.pyplot as plt
@@ -16,7 +16,7 @@ wine = load_wine(as_frame=True)
 X, cultivar = wine.data, wine.target_names[wine.target]
 
 # %%
-# The columns have different units, so that they are brought to one scale first.
+# The columns have different units, so they are brought to one scale first.
 
 model = make_pipeline(Preprocessor(scaling="standard"), PCA(2)).fit(X)
 fig, ax = plt.subplots(figsize=(8, 6), layout="constrained")
@@ -24,7 +24,7 @@ BiplotDisplay.from_estimator(model, X, labels=cultivar, ax=ax)
 plt.show()
 
 # %%
-# Sparse components have few features each, and arrows along the axes where they share none.
+# Sparse components have few features each. If they share none, the arrows lie along the axes.
 
 model = make_pipeline(Preprocessor(scaling="standard"), SparsePCA(2, n_nonzero=4, random_state=0))
 fig, ax = plt.subplots(figsize=(8, 6), layout="constrained")

@@ -2,8 +2,8 @@
 Convergence: what accuracy costs
 ================================
 
-The residual by passes over the data. Every solver stops by the same residual, so that fits can be
-compared on one picture.
+The display draws the residual by passes over the data. Every solver stops by the same residual, so one
+picture can compare fits.
 """
 
 import matplotlib.pyplot as plt
@@ -15,7 +15,7 @@ from dualpca.plots import ConvergenceDisplay
 X = load_digits(n_class=4).data
 
 # %%
-# Three solvers of the same problem.
+# Three solvers solve the same problem.
 
 fig, ax = plt.subplots(layout="constrained")
 for solver in ("krylov", "zerofpr", "dca"):
@@ -24,7 +24,7 @@ for solver in ("krylov", "zerofpr", "dca"):
 plt.show()
 
 # %%
-# Robust fits by DCA, and by DCA with Anderson acceleration. Subspace and centre are fitted in turns: the
+# Robust fits take DCA, or DCA with Anderson acceleration. They fit subspace and centre in turns, so the
 # residual rises each time that the centre has moved.
 
 fig, ax = plt.subplots(layout="constrained")

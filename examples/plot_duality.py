@@ -3,7 +3,7 @@ A problem and its dual
 ======================
 
 Formulation (n) of the paper is a difference of convex functions; its Toland dual (o) is another one. DCA
-goes down in both at once, and at the end the gap is zero.
+lowers both objectives at once, and at the end the gap is zero.
 
 .. math::
 

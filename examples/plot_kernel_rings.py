@@ -2,8 +2,8 @@
 A ring with bad rows
 ====================
 
-The distance from the subspace of kernel PCA, and of robust kernel PCA: 400 rows on a ring, but for 30 in
-a blob inside it and 20 anywhere.
+Of 400 rows, 350 lie on a ring, 30 in a blob inside it and 20 anywhere. The pictures show the distance
+from the subspace of kernel PCA and of robust kernel PCA.
 """
 
 import matplotlib.pyplot as plt
@@ -25,7 +25,7 @@ robust = RobustKernelPCA(S, kernel="rbf", gamma=GAMMA, random_state=0).fit(X)
 
 
 def distance(rows):
-    """The distance in feature space from the subspace of plain kernel PCA, where k(x, x) = 1."""
+    """Return the distance in feature space from the subspace of plain kernel PCA, where k(x, x) = 1."""
     cross = np.exp(-GAMMA * ((rows[:, None] - X) ** 2).sum(axis=2)).mean(axis=1)
     inner = np.exp(-GAMMA * ((X[:, None] - X) ** 2).sum(axis=2)).mean()
     size2 = 1 - 2 * cross + inner
@@ -33,11 +33,15 @@ def distance(rows):
 
 
 # %%
-# Plain kernel PCA flags nothing: as many rows as the robust model flags, the furthest ones, stand for it.
+# Plain kernel PCA flags nothing. For comparison its furthest rows are taken, as many as the robust model
+# flags.
 
-far = distance(X)
+distances = distance(X)
 count = int(robust.outliers_.sum())
-flags = {"kernel PCA": far >= np.sort(far)[-count], "robust kernel PCA": robust.outliers_}
+flags = {
+    "kernel PCA": distances >= np.sort(distances)[-count],
+    "robust kernel PCA": robust.outliers_,
+}
 grid = np.stack(np.meshgrid(*2 * [np.linspace(-3.6, 3.6, 120)]), axis=-1).reshape(-1, 2)
 fields = {"kernel PCA": distance(grid), "robust kernel PCA": robust.distances(grid)[1]}
 
@@ -46,9 +50,9 @@ for ax, (name, flagged) in zip(axes, flags.items(), strict=True):
     ax.contourf(*grid.T.reshape(2, 120, 120), fields[name].reshape(120, 120), 12, cmap="Greys")
     ax.scatter(*X[~flagged].T, s=9, color="C0", label="not flagged")
     ax.scatter(*X[flagged].T, s=14, color="C3", marker="^", label="flagged")
-    found, wrong = int((flagged & bad).sum()), int((flagged & ~bad).sum())
-    ax.set_title(f"{name}: {found} of {bad.sum()} bad rows, {wrong} others", fontsize=10)
+    hits, wrong = int((flagged & bad).sum()), int((flagged & ~bad).sum())
+    ax.set_title(f"{name}: {hits} of {bad.sum()} bad rows, {wrong} others", fontsize=10)
     ax.set_aspect("equal")
-    print(f"{name}: {found} of {bad.sum()} bad rows flagged, {wrong} of {(~bad).sum()} others")
+    print(f"{name}: {hits} of {bad.sum()} bad rows flagged, {wrong} of {(~bad).sum()} others")
 axes[0].legend(loc="lower left", fontsize=8)
 plt.show()

@@ -28,8 +28,8 @@ del file
 print(f"{path.stat().st_size / 2**20:.0f} MiB on disk")
 
 # %%
-# ``PCA(S).fit(np.load(path, mmap_mode="r"))`` would do: blocks are of 32 MiB unless ``block_bytes`` says
-# otherwise. A Gram matrix takes one reading, which ``auto`` prefers for files of so few columns; Krylov
+# ``PCA(S).fit(np.load(path, mmap_mode="r"))`` is enough: blocks have 32 MiB unless ``block_bytes`` says
+# otherwise. ``auto`` prefers a Gram matrix for files of so few columns, which takes one reading; Krylov
 # takes a reading a step.
 
 X = as_operator(np.load(path, mmap_mode="r"), block_bytes=2**22)
@@ -43,7 +43,7 @@ for solver, model in models.items():
     )
 
 # %%
-# Scores come block by block as well, into an array of N times 5.
+# Scores are computed block by block as well, into an array of N times 5.
 
 scores = models["auto"].transform(X)
 fig, ax = plt.subplots(figsize=(6, 4), layout="constrained")

@@ -2,8 +2,8 @@
 Outlier map: which rows are bad, and how
 ========================================
 
-Each row by its distance within the subspace and its distance from it. Rows above the solid line
-are flagged.
+The map places each row by its distance within the subspace and its distance from it. Rows above the
+solid line are flagged.
 """
 
 import matplotlib.pyplot as plt
@@ -17,7 +17,7 @@ from dualpca.plots import OutlierMapDisplay
 X = load_wine().data
 
 # %%
-# The training rows, with the farthest of those that are flagged named by their numbers.
+# The map shows the training rows, and the numbers of the five farthest flagged ones.
 
 model = make_pipeline(Preprocessor(scaling="robust"), RobustPCA(3, random_state=0)).fit(X)
 fig, ax = plt.subplots(layout="constrained")
@@ -25,7 +25,7 @@ OutlierMapDisplay.from_estimator(model, annotate=5, ax=ax)
 plt.show()
 
 # %%
-# New rows, one of them with a typing error: a decimal point is missing.
+# New rows can be drawn too. One of these has a typing error: a decimal point is missing.
 
 new = X[:20].copy()
 new[7, 0] *= 10

@@ -2,8 +2,8 @@
 Quick start
 ===========
 
-Components of the handwritten digits, at the accuracy that was asked for; the model says how close it is
-to the optimum, and what that cost.
+PCA computes components of the handwritten digits at the accuracy that was asked for. The model says how
+close it is to the optimum, and what that cost.
 """
 
 import matplotlib.pyplot as plt
@@ -28,7 +28,7 @@ print(
 print(f"missing: at most {pca.variance_shortfall_:.1e}, in truth {max(0, 1 - captured):.1e}")
 
 # %%
-# The first two scores, coloured by digit.
+# The picture shows the first two scores, coloured by digit.
 
 fig, ax = plt.subplots(figsize=(7, 5), layout="constrained")
 for d in range(10):

@@ -2,7 +2,7 @@
 Reconstructions: what a model keeps of images
 =============================================
 
-Rows as images, what the components make of them, and what is left.
+The display shows rows as images, their reconstructions from the components, and the residuals.
 """
 
 import matplotlib.pyplot as plt
@@ -18,7 +18,7 @@ bad = rng.choice(np.arange(8, len(X)), 300, replace=False)
 X[bad] += 30 * rng.standard_normal((300, 64))
 
 # %%
-# Plain PCA and robust PCA of digits, one row in six of which is ruined.
+# One row in six of these digits is ruined. Plain PCA and robust PCA rebuild good rows.
 
 robust, plain = RobustPCA(10, random_state=0).fit(X), PCA(10).fit(X)
 good = np.flatnonzero(~robust.outliers_)
@@ -29,7 +29,7 @@ ReconstructionDisplay.from_estimator(
 plt.show()
 
 # %%
-# Rows that are flagged lose most of what they are.
+# Flagged rows lose most of their content.
 
 fig, ax = plt.subplots(figsize=(8, 3.5), layout="compressed")
 ReconstructionDisplay.from_estimator(robust, X, image_shape=(8, 8), rows=bad[:8], ax=ax)

@@ -20,7 +20,7 @@ clean = train[~bad]
 train[bad] += 15 * rng.standard_normal((bad.sum(), 64))
 
 # %%
-# Errors are those of clean rows that no model has seen.
+# The errors are those of clean rows that no model has seen.
 
 KINDS = {
     "PCA": (PCA, train),
@@ -34,24 +34,22 @@ models = {
 
 
 def rebuilt(model):
-    """The test rows from their scores."""
+    """Return the test rows, rebuilt from their scores."""
     return model.inverse_transform(model.transform(test))
 
 
 errors = {
-    name: [np.mean((test - rebuilt(model)) ** 2) for model in found]
-    for name, found in models.items()
+    name: [np.mean((test - rebuilt(model)) ** 2) for model in fits] for name, fits in models.items()
 }
 for name, error in errors.items():
     print(f"{name:<24}" + "".join(f"{e:>9.4f}" for e in error))
 robust = models["RobustPCA"][SIZES.index(10)]
-found, wrong = robust.outliers_[bad].sum(), robust.outliers_[~bad].sum()
-print(
-    f"flagged with 10 components: {found} of {bad.sum()} bad rows, {wrong} of {(~bad).sum()} good"
-)
+hits, wrong = robust.outliers_[bad].sum(), robust.outliers_[~bad].sum()
+print(f"flagged with 10 components: {hits} of {bad.sum()} bad rows, {wrong} of {(~bad).sum()} good")
 
 # %%
-# Left, test digits and what 10 components make of them; right, the error by the number of components.
+# On the left are test digits and their reconstructions from 10 components, on the right the error by the
+# number of components.
 
 fig, (left, right) = plt.subplots(
     1, 2, figsize=(10, 3.6), width_ratios=[1.6, 1], layout="constrained"

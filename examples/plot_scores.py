@@ -2,8 +2,8 @@
 Scores on two components
 ========================
 
-Rows on two components, coloured by classes or by a number, with the rows marked that a robust model
-flags.
+The display shows rows on two components, coloured by classes or by a number. It marks the rows that a
+robust model flags.
 """
 
 import matplotlib.pyplot as plt
@@ -16,7 +16,7 @@ from dualpca.plots import ScoresDisplay
 X, y = load_digits(return_X_y=True)
 
 # %%
-# Each class has a colour and a shape. Of more than ten classes the rarest share one.
+# Each class has a colour and a shape. If there are more than ten classes, the rarest share one.
 
 fig, ax = plt.subplots(figsize=(7.5, 5), layout="constrained")
 ScoresDisplay.from_estimator(PCA(2).fit(X), X, labels=y, ax=ax)
@@ -30,8 +30,8 @@ ScoresDisplay.from_estimator(PCA(2).fit(X), X, labels=X.mean(axis=1), equal_aspe
 plt.show()
 
 # %%
-# Rows of noise, flagged by a robust model. Two components alone do not tell them: they are far from the
-# subspace, not within it.
+# A robust model flags rows of noise. Two components alone do not show them: they are far from the
+# subspace, not far out within it.
 
 rng = np.random.default_rng(0)
 X[:100] = rng.uniform(0, 16, (100, 64))

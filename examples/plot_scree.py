@@ -2,8 +2,8 @@
 Scree: how many components
 ==========================
 
-The share of each component in the variance. Bad rows have a variance of their own: plain PCA spends
-components on them, and a robust model beside it does not.
+The display shows the share of each component in the variance. Plain PCA spends components on the variance
+of bad rows, and a robust model does not.
 """
 
 import matplotlib.pyplot as plt
@@ -19,15 +19,15 @@ bad = rng.choice(len(X), 180, replace=False)
 X[bad] = 60 * rng.standard_normal((180, 1)) * rng.random((1, 64)) + X[bad]
 
 # %%
-# The robust variances along all axes, to choose ``n_components`` from before anything is fitted.
+# ``scree`` gives the robust variances along all axes, to choose ``n_components`` before a fit.
 
 fig, ax = plt.subplots(layout="constrained")
 ScreeDisplay.from_variances(RobustPCA(random_state=0).scree(X), ax=ax)
 plt.show()
 
 # %%
-# A robust model with plain PCA of the same rows beside it. The bad rows lie along one direction, which
-# is nearly all that plain PCA sees.
+# A robust model is drawn with plain PCA of the same rows beside it. The bad rows lie along one direction,
+# which is nearly all that plain PCA sees.
 
 model = RobustPCA(8, random_state=0).fit(X)
 fig, ax = plt.subplots(layout="constrained")

@@ -2,8 +2,8 @@
 Components of few variables
 ===========================
 
-A principal component mixes every variable. ``SparsePCA`` finds components of a few, and says what of the
-variance that costs.
+A principal component mixes every variable. ``SparsePCA`` finds components of a few variables, and says
+how much of the variance that costs.
 """
 
 import matplotlib.pyplot as plt
@@ -23,8 +23,8 @@ models = {
 }
 
 # %%
-# Sparse components are correlated, and their variances do not add up: the share below is that of the
-# projection on their span, for which there is nothing better than PCA's.
+# Sparse components are correlated, so their variances do not add up. The share below is that of the
+# projection on their span; PCA's is the largest possible.
 
 for name, model in models.items():
     W, _ = np.linalg.qr(model.components_.T)
@@ -33,7 +33,7 @@ for name, model in models.items():
     print(f"{name:<26}{share:>7.1%} of the variance, {counts} nonzeros")
 
 # %%
-# The loadings: blank is zero.
+# The picture shows the loadings; blank is zero.
 
 fig, axes = plt.subplots(1, 3, figsize=(9, 7), layout="constrained", sharey=True)
 for ax, (name, model) in zip(axes, models.items(), strict=True):

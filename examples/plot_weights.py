@@ -2,9 +2,9 @@
 Weights: what each row counts in a robust fit
 =============================================
 
-The weight of each training row in the loss, the largest being 1. Rows far from the subspace count little.
-The l1 loss of the paper weighs a row by one over its distance, so that a few rows next to the subspace
-count most.
+The display shows the weight of each training row in the loss; the largest is 1. Rows far from the
+subspace count little. The l1 loss of the paper weighs a row by one over its distance, so a few
+rows next to the subspace count most.
 """
 
 import matplotlib.pyplot as plt

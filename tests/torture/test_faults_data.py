@@ -21,7 +21,7 @@ import os, sys
 sys.path.insert(0, sys.argv[1])
 import numpy as np
 from faults import STREAMED, data, fit, learned, made
-from dualpca import Blocks
+from dualpca.operators import Blocks
 from dualpca.progress import Listener, listening
 
 class Shorten(Listener):
