@@ -18,10 +18,12 @@ class Watch(Listener):
 
     def __init__(self, progress: Progress) -> None:
         self.progress, self.words = progress, "working"
-        self.task = progress.add_task(self.words, total=None)
         self.steps: list[Step] = []
+        self.task: Any = None
 
     def _show(self, **more: Any) -> None:
+        if self.task is None:  # a new task is drawn at once
+            self.task = self.progress.add_task(self.words, total=None)
         self.progress.update(self.task, description=self.words, **more)
 
     def reading(self, rows: int, done: int, total: int) -> None:
