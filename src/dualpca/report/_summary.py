@@ -42,7 +42,7 @@ def summary(fitted: FittedModel, data: Data | None, rows: Rows | None, notes: An
     if before is not None:
         scaling = getattr(before, "scaling", None)
         words = type(before).__name__ + (f", scaling {scaling}" if scaling else "")
-        if getattr(before, "missing", None) == "impute":
+        if getattr(before, "missing", None) == "impute" and hasattr(before, "n_filled_"):
             filled = counted(int(np.sum(before.n_filled_)), "missing cell")
             words += f", {filled} filled by medians"
         facts.append(("Before it", words))
