@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from dualpca.cli.commands.reproduce import NAMES
+from dualpca.cli.reproduce import NAMES
 
 from .engine import Context, Experiment, MissingDataError, Results, Store, pending, run
 from .raw import RAW, read_raw, write_raw

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
+import math
+import operator
 import warnings
 from functools import cached_property
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,15 +14,19 @@ import scipy.sparse as sp
 from array_api_compat import is_array_api_obj
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
+from sklearn.utils._pprint import _changed_params
 from sklearn.utils.validation import check_is_fitted
 
-from .estimators import PCA, KernelPCA
+from .estimators import PCA, KernelPCA, RobustKernelPCA, RobustPCA, SparsePCA
 from .kernels.features import feature_operator
 from .linalg import namespace, to_numpy
 from .operators import Operator, as_operator, is_streamed
 from .robust.starts import DISAGREE
 
 __all__ = ["FittedModel", "RowDistances", "sample_rows", "take_rows"]
+
+#: The estimators whose models have components, variances and scores.
+ESTIMATORS = (PCA, RobustPCA, KernelPCA, RobustKernelPCA, SparsePCA)
 
 #: Equal rows differ from their mean by the rounding of its sum: up to 1e-12 of it for 10^5 rows.
 ROUNDING = 1e-11
@@ -161,17 +167,8 @@ class FittedModel:
 
     def changed_parameters(self) -> dict[str, Any]:
         """Return the parameters of all steps that differ from their defaults."""
-        changed = {}
-        for step in (self.preprocessor, self.estimator):
-            if step is None:
-                continue
-            defaults = inspect.signature(type(step).__init__).parameters
-            for name, value in step.get_params(deep=False).items():
-                default = defaults[name].default if name in defaults else value
-                same = type(value) is type(default) and bool(np.all(value == default))
-                if value is not default and not same:
-                    changed[name] = value
-        return changed
+        steps = (step for step in (self.preprocessor, self.estimator) if step is not None)
+        return {name: value for step in steps for name, value in _changed_params(step).items()}
 
     @cached_property
     def shares(self) -> np.ndarray:
@@ -291,6 +288,53 @@ def take_rows(X: Any, rows: Any) -> Any:
     if is_array_api_obj(X) and not isinstance(X, np.ndarray):
         return namespace(X).stack([X[int(i), :] for i in rows])
     return _safe_indexing(X, rows)
+
+
+def group_labels(labels: Any, most: int = 10) -> tuple[list[str], np.ndarray]:
+    """Return the names of at most ``most`` groups and the group of each row; rare labels share one."""
+    labels = np.asarray(labels)
+    if labels.dtype.kind not in "biuf":
+        labels = labels.astype(str)
+    values, group, count = np.unique(labels, return_inverse=True, return_counts=True)
+    names = [f"{v:g}" if labels.dtype.kind == "f" else str(v) for v in values]
+    if len(values) <= most:
+        return names, group
+    frequent = np.sort(np.argsort(-count, kind="stable")[: most - 1])
+    place = np.full(len(values), most - 1)
+    place[frequent] = np.arange(most - 1)
+    return [*(names[i] for i in frequent), "other labels"], place[group]
+
+
+def check_image_shape(image_shape: Any, n_features: int) -> tuple[int, ...]:
+    """Return the shape of rows that are images, (height, width) or (height, width, 3).
+
+    True stands for a square.
+    """
+    side = round(n_features**0.5)
+    try:
+        shape = tuple(map(operator.index, (side, side) if image_shape is True else image_shape))
+    except TypeError:
+        shape = ()
+    right = len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)
+    if not right or min(shape) < 1 or math.prod(shape) != n_features:
+        raise ValueError(
+            f"image_shape={image_shape!r} does not make an image of {n_features} features; give "
+            f"(height, width) or (height, width, 3) with the product {n_features}"
+        )
+    return shape
+
+
+def is_count(value: Any, least: int = 0, most: float = math.inf) -> bool:
+    """Return whether a value is an integer in a range, and no bool."""
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    return whole and least <= int(value) <= most
+
+
+def check_count(name: str, value: Any, things: str, least: int = 0) -> int:
+    """Return a number of things as an int."""
+    if not is_count(value, least):
+        raise ValueError(f"{name}={value!r} counts {things}; give an integer, {least} or more")
+    return int(value)
 
 
 def _host(X: Any) -> Any:

@@ -718,7 +718,7 @@ def test_a_full_disk_leaves_nothing(folder, capsys, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device", "mine.dualpca")
 
-    monkeypatch.setattr("dualpca.cli.commands.fit.save", full)
+    monkeypatch.setattr("dualpca.cli.commands.save", full)
     _, err = inside(capsys, "fit", "mine.csv", "-q", code=5)
     assert err.startswith("dualpca: mine.dualpca: No space left on device")
 

@@ -422,13 +422,13 @@ def test_models_without_distances(draw, other):
 
 @pytest.mark.parametrize("draw", [outlier_map, weights])
 def test_models_that_are_not_fitted(draw):
-    with pytest.raises(NotFittedError, match=r"model.*RobustPCA.*not fitted; call fit\(X\)"):
+    with pytest.raises(NotFittedError, match="RobustPCA instance is not fitted"):
         draw(RobustPCA(2))
 
 
 @pytest.mark.parametrize("other", [PCA(2), RobustPCA(2), Oracle(2)])
 def test_scree_of_models_that_are_not_fitted(other):
-    with pytest.raises(NotFittedError, match=r"model, a .*PCA.*not fitted; call fit\(X\)"):
+    with pytest.raises(NotFittedError, match="PCA instance is not fitted"):
         scree(other)
 
 
@@ -459,7 +459,7 @@ def test_annotate_counts(model, annotate):
 
 @pytest.mark.parametrize("annotate", [0, 2])
 def test_names_are_one_a_row(model, annotate):
-    with pytest.raises(ValueError, match="row_names has length 3 for 80 rows; give one"):
+    with pytest.raises(ValueError, match=r"row_names has shape \(3,\) for 80 rows; give one"):
         outlier_map(model, row_names=["a", "b", "c"], annotate=annotate)
 
 
@@ -521,7 +521,7 @@ def test_plain_shares_are_for_robust_models():
         scree(PCA(2).fit(rows()), rows())
     with pytest.raises(ValueError, match="plain has 1 shares beside 2"):
         ScreeDisplay([0.5, 0.2], plain=[0.5])
-    with pytest.raises(TypeError, match=r"shares is a PCA; call ScreeDisplay\.from_estimator"):
+    with pytest.raises(TypeError, match=r"shares is a PCA; .* call ScreeDisplay\.from_estimator"):
         ScreeDisplay(PCA(2))
 
 
@@ -590,7 +590,7 @@ def test_dollar_signs_in_names_are_not_read_as_formulas(model):
 def test_rare_classes_share_a_colour():
     y = np.concatenate([np.repeat(np.arange(9), 8), [20, 21, 22, 20, 21, 22, 23, 24]])
     display = ScoresDisplay(rows()[:, :2], labels=y)
-    assert legend(display.plot().ax_) == [f"{i} (8)" for i in range(9)] + ["5 other (8)"]
+    assert legend(display.plot().ax_) == [f"{i} (8)" for i in range(9)] + ["other labels (8)"]
     assert_array_equal(in_order(where(display)), in_order(rows()[:, :2]))
 
 
@@ -646,7 +646,7 @@ def test_labels_are_one_a_row_before_any_work(display):
         def transform(self, X):
             raise AssertionError
 
-    with pytest.raises(ValueError, match="labels has length 3 for 80 rows; give one for each"):
+    with pytest.raises(ValueError, match=r"labels has shape \(3,\) for 80 rows; give one for each"):
         display.from_estimator(Unused(2).fit(rows()), rows(), labels=[1, 2, 3])
 
 
@@ -884,7 +884,7 @@ def test_no_way_back(model, other):
 def test_wrong_reconstructions():
     with pytest.raises(ValueError, match=r"reconstructions\['mine'\] has shape \(3, 4\)"):
         ReconstructionDisplay(np.ones((2, 4)), {"mine": np.ones((3, 4))}, image_shape=(2, 2))
-    with pytest.raises(ValueError, match="row_names has length 1 for 2 rows"):
+    with pytest.raises(ValueError, match=r"row_names has shape \(1,\) for 2 rows"):
         ReconstructionDisplay(np.ones((2, 4)), {}, image_shape=(2, 2), row_names=["a"])
     with pytest.raises(ValueError, match=r"rows has shape \(0, 4\)"):
         ReconstructionDisplay(np.ones((0, 4)), {}, image_shape=(2, 2))
@@ -937,7 +937,7 @@ def test_what_is_refused(model, draw, monkeypatch):
     for wrong in (figure, figure.subplots(2), "ax"):
         with pytest.raises(TypeError, match=r"ax is a .*; give one matplotlib Axes"):
             draw(model, rows(), ax=wrong)
-    with pytest.raises(NotFittedError, match=r"model, a RobustPCA, is not fitted; call fit\(X\)"):
+    with pytest.raises(NotFittedError, match="RobustPCA instance is not fitted"):
         draw(RobustPCA(2), rows())
     for wrong in ("model", None):
         with pytest.raises(TypeError, match=r"model is a (str|NoneType), which has no .*; give"):

@@ -8,13 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from .. import __version__
-from .commands.demo import demo
-from .commands.fit import fit
-from .commands.inspect import inspect
-from .commands.outliers import outliers
-from .commands.report import report
-from .commands.reproduce import reproduce
-from .commands.transform import transform
+from .commands import fit, inspect, report, transform
+from .demo import demo
+from .outliers import outliers
+from .reproduce import reproduce
 
 __all__ = ["app"]
 

@@ -29,8 +29,9 @@ class Method(StrEnum):
 
 
 def option(default: Any, help: str, *names: str, **more: Any) -> Any:
-    """Return a field of a group of options with its help; ``grouped`` gives it to typer."""
-    return dataclasses.field(default=default, metadata={"names": names, "help": help, **more})
+    """Return a field of a group of options; ``grouped`` makes an option of it."""
+    metadata = {"option": typer.Option(*names, help=help, **more)}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 _column = functools.partial(option, rich_help_panel="Columns and cells")
@@ -45,7 +46,7 @@ class ReadOptions:
     keep: list[str] | None = _column(
         None,
         "Columns to analyse: names, numbers from 1, ranges (3-10, x1:x9), patterns (pixel*);"
-        " more than one with commas or by repeating.",
+        " give several with commas between them, or repeat the option.",
     )
     drop: list[str] | None = _column(None, "Columns to leave out.")
     id: list[str] | None = _column(
@@ -63,12 +64,10 @@ class ReadOptions:
         "csv, tsv, parquet, arrow, npy, npz, mtx, h5ad, hdf5 or zarr; by default from the extension.",
     )
     key: str | None = _file(None, "The array of an npz, HDF5 or zarr file.")
-    delimiter: str | None = _file(None, "The delimiter of a text file; found out by default.")
+    delimiter: str | None = _file(None, "The delimiter of a text file; detected by default.")
     decimal: str | None = _file(None, "The decimal sign of a text file.")
     header: bool | None = _file(
-        None,
-        "Whether the first line has the names; found out by default.",
-        "--header/--no-header",
+        None, "Whether the first line has the names; detected by default.", "--header/--no-header"
     )
     memory: int = _file(256, "Megabytes of numbers to hold; larger files are streamed.", min=1)
     unpacked: int = _file(
@@ -113,7 +112,7 @@ class Flags:
 
     force: bool = option(False, "Replace existing files.", "--force", "-f")
     json: bool = option(False, "Print one JSON object, for machines.", "--json")
-    quiet: bool = option(False, "No progress, no notes.", "--quiet", "-q")
+    quiet: bool = option(False, "Show neither progress nor notes.", "--quiet", "-q")
 
     @property
     def silent(self) -> bool:
@@ -125,6 +124,7 @@ Force = Annotated[bool, typer.Option("--force", "-f", help="Replace existing fil
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="The file to write.")]
 Data = Annotated[str, typer.Argument(metavar="DATA", help="A file, or - for standard input.")]
+Rows = Annotated[str | None, typer.Argument(metavar="[DATA]", help="Rows for the model.")]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A file that `dualpca fit` wrote.")]
 Source = Annotated[str, typer.Argument(metavar="DATA|MODEL", show_default=False)]
 
@@ -134,16 +134,17 @@ def grouped(command: Callable[..., Any]) -> Callable[..., Any]:
     parameters: list[inspect.Parameter] = []
     groups: dict[str, Any] = {}
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
-        if not dataclasses.is_dataclass(parameter.annotation):
+        group = parameter.annotation
+        if not dataclasses.is_dataclass(group):
             parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
             continue
-        groups[parameter.name] = parameter.annotation
-        for field in dataclasses.fields(parameter.annotation):
-            more = dict(field.metadata)
-            kind = Annotated[field.type, typer.Option(*more.pop("names"), **more)]  # type: ignore[name-defined]
-            kinds: dict[str, Any] = {"default": field.default, "annotation": kind}
+        groups[parameter.name] = group
+        for field in dataclasses.fields(group):
+            kind: Any = Annotated[field.type, field.metadata["option"]]  # type: ignore[name-defined]
             parameters.append(
-                inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, **kinds)
+                inspect.Parameter(
+                    field.name, parameter.KEYWORD_ONLY, default=field.default, annotation=kind
+                )
             )
 
     @functools.wraps(command)

@@ -37,18 +37,14 @@ def stderr_line(text: str) -> None:
         sys.stderr.write(f"dualpca: {printable(' '.join(text.split()))}\n")
 
 
-def _end_by_signal(number: int, frame: Any) -> None:
-    """End by an exception, so that incomplete files are removed."""
-    raise SystemExit(128 + number)
-
-
 def run(app: Any, arguments: list[str]) -> int:
     """Run a command and return its exit code; ``--debug``, anywhere, shows tracebacks."""
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     for name in ("SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
-            signal.signal(getattr(signal, name), _end_by_signal)
+            # An exception ends the command, so that incomplete files are removed.
+            signal.signal(getattr(signal, name), lambda number, _: sys.exit(128 + number))
     if sys.stdout is None:  # it was closed
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
@@ -91,8 +87,7 @@ def describe_error(error: BaseException) -> tuple[str, int]:
     if isinstance(error, RefusedError):
         return message, error.code
     if isinstance(error, MemoryError):
-        remedy = "lower --memory, or use --approximation or fewer rows"
-        return f"out of memory: {message}; {remedy}", DATA
+        return f"out of memory: {message}; lower --memory or use --approximation", DATA
     if isinstance(error, OSError) and error.strerror is not None:
         path = f"{error.filename}: " if error.filename else ""
         return f"{path}{error.strerror}; check the path, its permissions and the disk", OUTPUT

@@ -17,40 +17,36 @@ class Watch(Listener):
     """One line of progress, for reading and then for fitting."""
 
     def __init__(self, progress: Progress) -> None:
-        self.progress = progress
+        self.progress, self.words = progress, "working"
         self.steps: list[Step] = []
         self.task: Any = None
-        self.words = ""
 
-    def _row(self, words: str, total: float | None = None) -> Any:
-        if self.task is None:
-            self.task = self.progress.add_task(words, total=total)
-        return self.task
+    def _show(self, **more: Any) -> None:
+        if self.task is None:  # a new task is drawn at once
+            self.task = self.progress.add_task(self.words, total=None)
+        self.progress.update(self.task, description=self.words, **more)
 
     def reading(self, rows: int, done: int, total: int) -> None:
         """Show how many rows and bytes of a file have been read."""
-        words = f"reading, {rows:,} rows"
-        self.progress.update(self._row(words), description=words, completed=done, total=total)
+        self.words = f"reading, {rows:,} rows"
+        self._show(completed=done, total=total)
 
     def step(self, step: Step) -> None:
         self.steps.append(step)
         left = seconds_left(self.steps)
-        what = step.phase or "fitting"
         self.words = (
-            f"{what}, pass {step.passes}, {step.quantity} {step.value:.1e} to {step.tol:.0e}"
-            + ("" if left is None else f", about {left:.0f} s left")
+            f"{step.phase or 'fitting'}, pass {step.passes}, {step.quantity} {step.value:.1e} to "
+            f"{step.tol:.0e}" + ("" if left is None else f", about {left:.0f} s left")
         )
-        self.progress.update(self._row(self.words), description=self.words)
+        self._show()
 
     def rows(self, done: int, total: int) -> None:
-        words = self.words or "working"
-        self.progress.update(self._row(words), description=words, completed=done, total=total)
+        self._show(completed=done, total=total)
 
     def phase(self, words: str) -> None:
         """Begin another phase."""
         self.words, self.steps = words, []
-        if self.task is not None:
-            self.progress.update(self.task, description=words, completed=0)
+        self._show(completed=0)
 
 
 @contextmanager
@@ -59,14 +55,9 @@ def watching(quiet: bool) -> Iterator[Watch | None]:
     if quiet or not sys.stderr.isatty():
         yield None
         return
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=20),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-    )
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True) as progress:
+    text, bar = TextColumn("{task.description}", markup=False), BarColumn(bar_width=20)
+    columns = (text, bar, TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         watch = Watch(progress)
         with listening(watch):
             yield watch

@@ -13,7 +13,6 @@ from sklearn.utils.extmath import row_norms
 from sklearn.utils.validation import check_is_fitted
 
 from ..estimators import Preprocessor
-from ..inspect import FittedModel
 from ..kernels.features import Nystroem
 from ..kernels.pairwise import shifted_rows
 from ..linalg import to_numpy
@@ -84,15 +83,14 @@ def to_onnx(
     if path is not None:
         check_free(path, overwrite)
     steps = _steps(model)
-    dtype = dtype or _dtype(steps[-1])
-    graph = _Graph(onnx, dtype)
-    value = "X"
+    if not steps:
+        raise ValueError("the pipeline has no step; give one that ends in an estimator of dualpca")
+    last, value = steps[-1], "X"
+    fitted = getattr(last, "components_", getattr(last, "explained_variance_", np.empty(0)))
+    graph = _Graph(onnx, dtype or ("float32" if "float32" in str(fitted.dtype) else "float64"))
     for step in steps:
         value = _transform(graph, step, value)
-    last = steps[-1]
-    width = (
-        last.n_features_in_ if isinstance(last, Preprocessor) else FittedModel(last).n_components
-    )
+    width = len(fitted) or last.n_features_in_
     result = graph.finish(value, steps[0].n_features_in_, width)
     onnx.checker.check_model(result, full_check=True)
     if path is not None:
@@ -103,33 +101,22 @@ def to_onnx(
 
 def _steps(model: Any) -> list[Any]:
     """Return the estimators of a pipeline in order; refuse those without a graph."""
-    parts = [part for _, part in model.steps] if isinstance(model, Pipeline) else [model]
-    steps = []
-    for part in parts:
-        if isinstance(part, Pipeline):
-            steps += _steps(part)
-        elif part is not None and part != "passthrough":
-            steps.append(part)
-    for step in steps:
-        name, kernel = type(step).__name__, getattr(step, "kernel", "linear")
-        if not isinstance(step, Preprocessor) and not hasattr(step, "score_map"):
-            raise TypeError(
-                f"transform of {name} has no ONNX graph; give a PCA, RobustPCA, SparsePCA, KernelPCA, "
-                "RobustKernelPCA, Preprocessor, or a pipeline of these"
-            )
-        check_is_fitted(step)
-        if not isinstance(kernel, str) or kernel not in KERNELS:
-            raise ValueError(
-                f"kernel={kernel!r} of {name} has no ONNX graph; use one of {', '.join(KERNELS)}"
-            )
-    if not steps:
-        raise ValueError("the pipeline has no step; give one that ends in an estimator of dualpca")
-    return steps
-
-
-def _dtype(step: Any) -> str:
-    fitted = getattr(step, "components_", getattr(step, "explained_variance_", np.empty(0)))
-    return "float32" if "float32" in str(fitted.dtype) else "float64"
+    if isinstance(model, Pipeline):
+        return [step for _, part in model.steps for step in _steps(part)]
+    if model is None or model == "passthrough":
+        return []
+    name, kernel = type(model).__name__, getattr(model, "kernel", "linear")
+    if not isinstance(model, Preprocessor) and not hasattr(model, "score_map"):
+        raise TypeError(
+            f"transform of {name} has no ONNX graph; give a PCA, RobustPCA, SparsePCA, KernelPCA, "
+            "RobustKernelPCA, Preprocessor, or a pipeline of these"
+        )
+    check_is_fitted(model)
+    if not isinstance(kernel, str) or kernel not in KERNELS:
+        raise ValueError(
+            f"kernel={kernel!r} of {name} has no ONNX graph; use one of {', '.join(KERNELS)}"
+        )
+    return [model]
 
 
 class _Graph:
@@ -225,8 +212,10 @@ def _affine(graph: _Graph, step: Any, X: str, dtype: Any, scale: float = 1.0) ->
         origin = origin / scale
         rounded = origin.astype(dtype).astype(float)
         X = graph.add("Sub", X, graph.constant(rounded, dtype))
-        if (rest := (origin - rounded).astype(dtype)).any():  # float32 rounds an origin far from 0
-            X = graph.add("Sub", X, graph.constant(rest, dtype))
+        if (
+            remainder := (origin - rounded).astype(dtype)
+        ).any():  # float32 rounds an origin far from 0
+            X = graph.add("Sub", X, graph.constant(remainder, dtype))
     return graph.add("MatMul", X, graph.constant(scale * weights, dtype))
 
 
@@ -249,8 +238,8 @@ def _features(graph: _Graph, step: Any, X: str) -> str:
         sines = graph.add("Slice", sines, *ends)
     # cos t = sin(t + pi/2): many releases of ONNX Runtime have no Cos in float64.
     quarter = graph.add("Add", phases, graph.constant([np.pi / 2], float))
-    both = graph.add("Concat", graph.add("Sin", quarter), sines, axis=1)
-    return _affine(graph, step.pca_, both, float, np.sqrt(2 / phi.dimension))
+    features = graph.add("Concat", graph.add("Sin", quarter), sines, axis=1)
+    return _affine(graph, step.pca_, features, float, np.sqrt(2 / phi.dimension))
 
 
 def _kernel(graph: _Graph, step: Any, X: str, Y: Any, origin: Any) -> str:

@@ -6,13 +6,11 @@ the axes to draw on, those of ``plt.subplots()`` say, or make a new figure that 
 estimator, or a scikit-learn ``Pipeline`` that ends in one.
 """
 
-from ._biplot import BiplotDisplay
 from ._convergence import ConvergenceDisplay
-from ._outlier_map import OutlierMapDisplay
+from ._outlier_map import OutlierMapDisplay, WeightsDisplay
 from ._reconstruction import ReconstructionDisplay
-from ._scores import ScoresDisplay
+from ._scores import BiplotDisplay, ScoresDisplay
 from ._scree import ScreeDisplay
-from ._weights import WeightsDisplay
 
 __all__ = [
     "BiplotDisplay",

@@ -6,8 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ._display import Display, host
-from ._draw import legend
+from ._display import Display, host, legend
 
 #: Residuals below the rounding of float64 are drawn there: a logarithmic axis has no 0.
 FLOOR = float(np.finfo(float).eps)

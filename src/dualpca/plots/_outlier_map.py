@@ -1,21 +1,22 @@
-"""The outlier map of Hubert, Rousseeuw and Vanden Branden."""
+"""The distances and the weights of rows in a robust model."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from ._display import Display, check_columns, check_count, check_rows, checked_names, host
-from ._draw import MAX_POINTS, VERMILION, drawn_rows, legend, scatter_flagged, write_names
+from ..inspect import check_count
+from . import _display as base
 
 
-class OutlierMapDisplay(Display):
+class OutlierMapDisplay(base.Display):
     """Each row by its distance within the subspace and its distance from it.
 
-    Good rows lie at the lower left. Good leverage points, which fit the subspace, lie to the right of
-    the vertical cut-off, orthogonal outliers above the horizontal one, and bad leverage points beyond
-    both. Rows beyond the solid line are flagged.
+    In this outlier map of Hubert, Rousseeuw and Vanden Branden, good rows lie at the lower left. Good
+    leverage points, which fit the subspace, lie to the right of the vertical cut-off, orthogonal
+    outliers above the horizontal one, and bad leverage points beyond both. Rows beyond the solid line
+    are flagged.
 
     Parameters
     ----------
@@ -62,22 +63,18 @@ class OutlierMapDisplay(Display):
         limits: tuple[float | None, float | None],
         row_names: Any = None,
     ) -> None:
-        self.score_distances = host(score_distances)
-        self.orthogonal_distances = host(orthogonal_distances)
-        self.flagged = host(flagged).astype(bool)
-        check_columns(
-            self.score_distances.size,
-            score_distances=self.score_distances,
-            orthogonal_distances=self.orthogonal_distances,
-            flagged=self.flagged,
-        )
+        self.score_distances = base.host(score_distances)
+        self.orthogonal_distances = base.host(orthogonal_distances)
+        self.flagged = base.host(flagged).astype(bool)
+        n, orthogonal = self.score_distances.size, self.orthogonal_distances
+        base.check_rows(n, orthogonal_distances=orthogonal, flagged=self.flagged)
         self.cutoffs, self.limits = tuple(cutoffs), tuple(limits)
         if len(self.cutoffs) != 2 or len(self.limits) != 2 or set(self.limits) == {None}:
             raise ValueError(
                 f"cutoffs={self.cutoffs} and limits={self.limits} are pairs, for score and orthogonal "
                 "distances; give one limit at least"
             )
-        self.row_names = checked_names(row_names, len(self.flagged))
+        self.row_names = base.checked_names(row_names, len(self.flagged))
 
     @classmethod
     def from_estimator(
@@ -96,7 +93,6 @@ class OutlierMapDisplay(Display):
             For :meth:`plot`.
         """
         fitted = cls._opened(model, ax)
-        check_rows("row_names", row_names, X)
         rows, cutoffs, limits = fitted.distances(X), fitted.cutoffs, fitted.limits
         pairs: Any = {"cutoffs": tuple(cutoffs.values()), "limits": tuple(limits.values())}
         display = cls(rows.score, rows.orthogonal, rows.flagged, row_names=row_names, **pairs)
@@ -107,7 +103,7 @@ class OutlierMapDisplay(Display):
         ax: Any = None,
         *,
         annotate: int = 0,
-        max_points: int | None = MAX_POINTS,
+        max_points: int | None = base.MAX_POINTS,
         **kwargs: Any,
     ) -> OutlierMapDisplay:
         """Draw the map; rows whose distance overflows are counted in the legend only.
@@ -123,19 +119,19 @@ class OutlierMapDisplay(Display):
             For ``Axes.scatter`` of the rows that are not flagged.
         """
         named = self._farthest(check_count("annotate", annotate, "rows to name"))
-        shown = drawn_rows(self.flagged, max_points)
+        shown = base.drawn_rows(self.flagged, max_points)
         ax = self._axes(ax)
         x, y = self.score_distances, self.orthogonal_distances
-        self.points_ = scatter_flagged(ax, x, y, self.flagged, shown, **kwargs)
+        self.points_ = base.scatter(ax, (x, y), shown, base.by_flag(self.flagged, kwargs))
         dashed: dict[str, Any] = {"color": "0.5", "linestyle": "--", "linewidth": 1}
-        solid: dict[str, Any] = {"color": VERMILION, "linewidth": 1}
+        solid: dict[str, Any] = {"color": base.VERMILION, "linewidth": 1}
         self.cutoffs_ = self._lines(self.cutoffs, "cut-offs at 0.975", dashed)
         self.limits_ = self._lines(self.limits, "flagging limit", solid)
         ax.set(xlabel="score distance", ylabel="orthogonal distance")
-        legend(ax, int(shown.sum()))
+        base.legend(ax, int(shown.sum()))
         places = np.column_stack([x, y])
         names = [self.row_names[i] for i in named]
-        self.names_ = write_names(ax, names, places[named], places[shown])
+        self.names_ = base.write_names(ax, names, places[named], places[shown])
         return self
 
     def _lines(self, at: tuple[Any, ...], name: str, style: dict[str, Any]) -> list[Any]:
@@ -156,3 +152,59 @@ class OutlierMapDisplay(Display):
         finite = np.isfinite(self.score_distances) & np.isfinite(self.orthogonal_distances)
         farthest = np.argsort(-size, kind="stable")
         return farthest[(self.flagged & finite)[farthest]][:count]
+
+
+class WeightsDisplay(base.Display):
+    """The weight of each training row in the loss, the largest being 1, with flagged rows marked.
+
+    Parameters
+    ----------
+    weights : array of shape (n_samples,)
+    flagged : bool array of shape (n_samples,)
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+    points_ : list of matplotlib PathCollection
+        The rows that are not flagged, and those that are.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dualpca import RobustPCA
+    >>> from dualpca.plots import WeightsDisplay
+    >>> model = RobustPCA(n_components=2, random_state=0).fit(load_iris().data)
+    >>> display = WeightsDisplay.from_estimator(model)
+    >>> sum(len(rows.get_offsets()) for rows in display.points_)
+    150
+    """
+
+    needs: ClassVar = {"distances": "weights of rows"}
+
+    def __init__(self, weights: Any, flagged: Any) -> None:
+        self.weights = base.host(weights)
+        self.flagged = base.host(flagged).astype(bool)
+        base.check_rows(self.weights.size, weights=self.weights, flagged=self.flagged)
+
+    @classmethod
+    def from_estimator(cls, model: Any, *, ax: Any = None, **kwargs: Any) -> WeightsDisplay:
+        """Draw the weights of a fitted RobustPCA, RobustKernelPCA or pipeline; see :meth:`plot`."""
+        estimator = cls._opened(model, ax).estimator
+        return cls(estimator.weights_, estimator.outliers_).plot(ax, **kwargs)
+
+    def plot(
+        self, ax: Any = None, *, max_points: int | None = base.MAX_POINTS, **kwargs: Any
+    ) -> WeightsDisplay:
+        """Draw the weights.
+
+        Of the rows that are not flagged, ``max_points`` are drawn at most, a random sample, and with
+        ``kwargs`` as options of ``Axes.scatter``.
+        """
+        shown = base.drawn_rows(self.flagged, max_points)
+        ax = self._axes(ax)
+        number = np.arange(len(self.weights))
+        groups = base.by_flag(self.flagged, kwargs)
+        self.points_ = base.scatter(ax, (number, self.weights), shown, groups)
+        ax.set(xlabel="row", ylabel="weight in the loss")
+        base.legend(ax, int(shown.sum()))
+        return self

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
-from ..inspect import take_rows
+from ..inspect import check_image_shape, is_count, take_rows
 from ..operators import as_operator, is_streamed
-from ._display import Display, checked_names, host
-from ._draw import short
+from ._display import Display, checked_names, host, short
 
 #: The number of rows that are drawn by default.
 DRAWN = 8
@@ -107,9 +104,9 @@ class ReconstructionDisplay(Display):
             For :meth:`plot`.
         """
         models: dict[str, Any] = {}
-        for each in (model,) if beside is None else (model, beside):
-            fitted = cls._opened(each, ax)
-            check_image_shape(image_shape, getattr(each, "n_features_in_", fitted.n_features))
+        for source in (model,) if beside is None else (model, beside):
+            fitted = cls._opened(source, ax)
+            check_image_shape(image_shape, getattr(source, "n_features_in_", fitted.n_features))
             models[fitted.name if fitted.name not in models else f"{fitted.name}, beside"] = fitted
         if is_streamed(X):
             X = as_operator(X)
@@ -167,26 +164,9 @@ class ReconstructionDisplay(Display):
         return np.concatenate([np.where(finite, scaled, 0.0), finite], axis=2)
 
 
-def check_image_shape(image_shape: Any, features: int) -> tuple[int, ...]:
-    """Return the shape of images with this number of features."""
-    try:
-        shape = tuple(int(n) for n in image_shape)
-        right = shape == tuple(image_shape)
-    except (TypeError, ValueError):
-        shape, right = (), False
-    grey_or_colours = len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)
-    if not right or not grey_or_colours or min(shape) < 1 or math.prod(shape) != features:
-        raise ValueError(
-            f"image_shape={image_shape!r} does not make an image of {features} features; give (height, "
-            f"width) or (height, width, 3) with the product {features}"
-        )
-    return shape
-
-
 def _chosen(rows: Any, count: int) -> list[int]:
     chosen = list(range(min(DRAWN, count))) if rows is None else list(rows)
-    whole = all(isinstance(i, Integral) and not isinstance(i, bool) for i in chosen)
-    if not chosen or not whole or not all(0 <= i < count for i in chosen):
+    if not chosen or not all(is_count(i, 0, count - 1) for i in chosen):
         raise ValueError(
             f"rows={rows!r} are not numbers of rows of X; give some integers from 0 to {count - 1}"
         )

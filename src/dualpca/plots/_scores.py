@@ -1,16 +1,14 @@
-"""The scores of rows on two components."""
+"""The scores of rows on two components, alone and with the loadings of features."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ..inspect import FittedModel
-from ._display import Display, check_columns, check_rows, host
-from ._draw import FLAGGED, GOOD, MAX_POINTS, drawn_rows, ink, legend, legend_entry, scatter_flagged
+from ..inspect import FittedModel, check_count, group_labels, is_count
+from . import _display as base
 
 #: Petroff's ten colours, which colour-blind readers tell apart; rare classes share the last one.
 COLOURS: tuple[str, ...] = (
@@ -20,7 +18,7 @@ COLOURS: tuple[str, ...] = (
 MARKERS = "osDvP*XhpH"
 
 
-class ScoresDisplay(Display):
+class ScoresDisplay(base.Display):
     """The scores of rows on two components, coloured by labels, with flagged rows marked.
 
     Parameters
@@ -60,15 +58,15 @@ class ScoresDisplay(Display):
         flagged: Any = None,
         axis_names: tuple[str, str] = ("component 1", "component 2"),
     ) -> None:
-        self.scores = host(scores)
+        self.scores = base.host(scores)
         if self.scores.ndim != 2 or self.scores.shape[1] != 2:
             raise ValueError(
                 f"scores has shape {self.scores.shape}; give two columns, one for each axis of the "
                 "picture"
             )
-        self.labels = None if labels is None else host(labels)
-        self.flagged = None if flagged is None else host(flagged).astype(bool)
-        check_columns(len(self.scores), labels=self.labels, flagged=self.flagged)
+        self.labels = None if labels is None else base.host(labels)
+        self.flagged = None if flagged is None else base.host(flagged).astype(bool)
+        base.check_rows(len(self.scores), labels=self.labels, flagged=self.flagged)
         self.axis_names = axis_names
 
     @classmethod
@@ -97,18 +95,12 @@ class ScoresDisplay(Display):
             For :meth:`plot`.
         """
         fitted = cls._opened(model, ax)
-        check_rows("labels", labels, X)
-        whole = isinstance(components, Sequence) and all(
-            isinstance(c, Integral) and not isinstance(c, bool) for c in components
-        )
-        if not whole or len(components) != 2 or len(set(components)) != 2:
+        base.check_rows(getattr(X, "shape", (None,))[0], labels=labels)
+        k, given = fitted.n_components, components if isinstance(components, Sequence) else ()
+        if len(given) != 2 or len({c for c in given if is_count(c, 0, k - 1)}) != 2:
             raise ValueError(
-                f"components={components!r} is not two different numbers; give (0, 1) say"
-            )
-        if not all(0 <= c < fitted.n_components for c in components):
-            raise ValueError(
-                f"components={components!r} are numbered from 0, and model has {fitted.n_components}; "
-                "choose among these, or fit more n_components"
+                f"components={components!r} must be two different numbers from 0, and model has {k}; "
+                "give (0, 1) say, or fit more n_components"
             )
         return cls(**cls._parts(fitted, list(components), X), labels=labels).plot(ax, **kwargs)
 
@@ -118,17 +110,17 @@ class ScoresDisplay(Display):
         names = [f"component {i + 1}" for i in pair]
         if hasattr(fitted.estimator, "explained_variance_ratio_"):
             names = [f"component {i + 1} ({fitted.shares[i]:.1%} of variance)" for i in pair]
-        unknown = fitted.is_precomputed and not fitted.is_training_kernel(X)
-        flagged = fitted.distances(X).flagged if fitted.is_robust and not unknown else None
-        scores = fitted.scores(X)[:, pair]
-        return {"scores": scores, "flagged": flagged, "axis_names": tuple(names)}
+        Z, last = fitted.prepared(X), FittedModel(fitted.estimator)
+        unknown = fitted.is_precomputed and not fitted.is_training_kernel(Z)
+        flagged = last.distances(Z).flagged if fitted.is_robust and not unknown else None
+        return {"scores": last.scores(Z)[:, pair], "flagged": flagged, "axis_names": tuple(names)}
 
     def plot(
         self,
         ax: Any = None,
         *,
         equal_aspect: bool = False,
-        max_points: int | None = MAX_POINTS,
+        max_points: int | None = base.MAX_POINTS,
         **kwargs: Any,
     ) -> ScoresDisplay:
         """Draw the scores.
@@ -145,66 +137,144 @@ class ScoresDisplay(Display):
         """
         everything = np.ones(len(self.scores), dtype=bool)
         flagged = ~everything if self.flagged is None else self.flagged
-        self._shown = shown = drawn_rows(flagged, max_points)
+        self._shown = shown = base.drawn_rows(flagged, max_points)
         ax = self._axes(ax)
-        x, y = self.scores.T
-        entry = legend_entry("rows", everything, shown)
+        groups: list[Any] = [("rows", everything, {**base.GOOD, **kwargs})]
+        numeric = False
         if self.labels is not None:
-            if self.labels.dtype.kind == "f" and len(np.unique(self.labels)) > len(COLOURS):
-                self._scatter_numbers(x, y, shown, {"label": entry, **kwargs})
+            numeric = self.labels.dtype.kind == "f" and len(np.unique(self.labels)) > len(COLOURS)
+            if numeric:
+                groups = [("rows", everything, self._colour_scale() | kwargs)]
             else:
-                self._scatter_classes(x, y, shown, kwargs)
-            if self.flagged is not None:
-                self._ring(x[flagged], y[flagged])
+                names, group = group_labels(self.labels, len(COLOURS))
+                looks = zip(names, COLOURS, MARKERS, strict=False)
+                groups = [
+                    (name, group == i, {**base.GOOD, "color": colour, "marker": marker, **kwargs})
+                    for i, (name, colour, marker) in enumerate(looks)
+                ]
+            if self.flagged is not None:  # rings, as colours are those of the labels
+                ring = {"s": 2.5 * base.FLAGGED["s"], "facecolors": "none", "linewidths": 1}
+                groups.append(("flagged", flagged, {**ring, "edgecolors": base.ink()}))
         elif self.flagged is not None:
-            self.points_ = scatter_flagged(ax, x, y, flagged, shown, **kwargs)
-        else:
-            self.points_ = [ax.scatter(x[shown], y[shown], **{**GOOD, "label": entry, **kwargs})]
+            groups = base.by_flag(flagged, kwargs)
+        self.points_ = base.scatter(ax, tuple(self.scores.T), shown, groups)
+        if numeric:
+            self.figure_.colorbar(self.points_[0], ax=ax, label="label")
         ax.set(xlabel=self.axis_names[0], ylabel=self.axis_names[1])
         if equal_aspect:
             ax.set_aspect("equal", adjustable="datalim")
-        legend(ax, int(shown.sum()))
+        base.legend(ax, int(shown.sum()))
         return self
 
-    def _scatter_classes(
-        self, x: np.ndarray, y: np.ndarray, shown: np.ndarray, options: Any
-    ) -> None:
-        """Draw the rows of each class in a colour and a shape of its own."""
-        self.points_ = []
-        classes = zip(_classes(host(self.labels)), COLOURS, MARKERS, strict=False)
-        for (name, rows), colour, marker in classes:
-            style = {**GOOD, "color": colour, "marker": marker}
-            style |= {"label": legend_entry(name, rows, shown), **options}
-            self.points_.append(self.ax_.scatter(x[rows & shown], y[rows & shown], **style))
-
-    def _scatter_numbers(
-        self, x: np.ndarray, y: np.ndarray, shown: np.ndarray, options: Any
-    ) -> None:
-        """Draw the rows on a colour scale, grey if their label is not a finite number."""
+    def _colour_scale(self) -> dict[str, Any]:
+        """Return the style of labels that are numbers; one that is not finite is grey."""
         from matplotlib import colormaps
 
-        style: dict[str, Any] = {key: GOOD[key] for key in ("marker", "s", "linewidths")}
-        style |= {"cmap": colormaps["viridis"].with_extremes(bad="0.7"), "plotnonfinite": True}
-        values = np.ma.masked_invalid(host(self.labels)[shown])
-        points = self.ax_.scatter(x[shown], y[shown], c=values, **style | options)
-        self.figure_.colorbar(points, ax=self.ax_, label="label")
-        self.points_ = [points]
-
-    def _ring(self, x: np.ndarray, y: np.ndarray) -> None:
-        """Draw rings around flagged rows, whose colours are those of their labels."""
-        style = {"s": 2.5 * FLAGGED["s"], "marker": "o", "facecolors": "none", "linewidths": 1}
-        label = f"flagged ({len(x)})"
-        self.points_.append(self.ax_.scatter(x, y, edgecolors=ink(), label=label, **style))
+        values = np.ma.masked_invalid(base.host(self.labels)[self._shown])
+        style = {key: base.GOOD[key] for key in ("marker", "s", "linewidths")}
+        cmap = colormaps["viridis"].with_extremes(bad="0.7")
+        return {**style, "c": values, "cmap": cmap, "plotnonfinite": True}
 
 
-def _classes(labels: np.ndarray) -> list[tuple[str, np.ndarray]]:
-    """Return the name and the rows of each class; of many classes the rare ones form the last."""
-    if labels.dtype.kind not in "biuf":
-        labels = labels.astype(str)
-    classes, kind, count = np.unique(labels, return_inverse=True, return_counts=True)
-    names = [f"{c:g}" if labels.dtype.kind == "f" else str(c) for c in classes]
-    if len(classes) <= len(COLOURS):
-        return [(name, kind == i) for i, name in enumerate(names)]
-    often = np.sort(np.argsort(-count, kind="stable")[: len(COLOURS) - 1])
-    rare = f"{len(classes) - len(often)} other", ~np.isin(kind, often)
-    return [*((names[i], kind == i) for i in often), rare]
+class BiplotDisplay(ScoresDisplay):
+    """The scores of rows on two components, with the loadings of the features as arrows.
+
+    An arrow points where a feature grows; the projections of rows onto it show what the two components
+    say about the feature. One scale makes all arrows fill the picture.
+
+    Parameters
+    ----------
+    scores : array of shape (n_samples, 2)
+    loadings : array of shape (n_features, 2)
+    feature_names : sequence of length n_features
+    labels, flagged, axis_names
+        As in :class:`ScoresDisplay`.
+
+    Attributes
+    ----------
+    ax_, figure_, points_
+        As in :class:`ScoresDisplay`.
+    arrows_ : list of matplotlib Annotation
+        The longest first.
+    names_ : list of matplotlib Annotation
+    scale_ : float
+        The factor of the loadings.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from dualpca import PCA
+    >>> from dualpca.plots import BiplotDisplay
+    >>> X, y = load_wine(return_X_y=True, as_frame=True)
+    >>> model = make_pipeline(StandardScaler(), PCA(2)).fit(X)
+    >>> display = BiplotDisplay.from_estimator(model, X, labels=y, n_arrows=3)
+    >>> [name.get_text() for name in display.names_]
+    ['color_intensity', 'alcohol', 'proline']
+    """
+
+    models: ClassVar = "PCA, RobustPCA or SparsePCA"
+    needs: ClassVar = {"transform": "scores", "components_": "loadings of features"}
+
+    def __init__(self, scores: Any, loadings: Any, feature_names: Any, **rows: Any) -> None:
+        super().__init__(scores, **rows)
+        self.loadings = base.host(loadings)
+        self.feature_names = [str(name) for name in feature_names]
+        if self.loadings.shape != (len(self.feature_names), 2):
+            raise ValueError(
+                f"loadings has shape {self.loadings.shape} for {len(self.feature_names)} feature_names; "
+                "give two columns and one row for each name"
+            )
+
+    @classmethod
+    def _parts(cls, fitted: FittedModel, pair: list[int], X: Any) -> dict[str, Any]:
+        loadings = fitted.loadings[pair].T
+        if getattr(fitted.estimator, "whiten", False):  # rows are scores times these
+            loadings = loadings * np.sqrt(base.host(fitted.estimator.explained_variance_)[pair])
+        parts = super()._parts(fitted, pair, X)
+        return {**parts, "loadings": loadings, "feature_names": fitted.feature_names}
+
+    def plot(
+        self, ax: Any = None, *, n_arrows: int = 10, equal_aspect: bool = True, **kwargs: Any
+    ) -> BiplotDisplay:
+        """Draw the scores and the arrows.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+        n_arrows : int
+            The most features to draw and to name, those with the longest arrows.
+        equal_aspect : bool
+            Whether both axes have the same unit of length, without which angles mean nothing.
+        **kwargs
+            For :meth:`ScoresDisplay.plot`.
+        """
+        size = np.hypot(*self.loadings.T)
+        longest = np.argsort(-size, kind="stable")
+        count = check_count("n_arrows", n_arrows, "features to draw")
+        longest = longest[size[longest] > 0][:count]
+        super().plot(ax, equal_aspect=equal_aspect, **kwargs)
+        ax = self.ax_
+        # The largest scale that keeps the arrows within the range of the scores.
+        reach = np.abs(self.scores[self._shown]).max(axis=0)
+        widest = np.abs(self.loadings[longest]).max(axis=0, initial=0.0)
+        scale = 0.85 * np.min(reach[widest > 0] / widest[widest > 0], initial=np.inf)
+        self.scale_ = float(scale) if 0 < scale < np.inf else 1.0
+        tips = self.loadings[longest] * self.scale_
+        style = {
+            "arrowstyle": "-|>",
+            "color": base.ink(),
+            "linewidth": 1.2,
+            "shrinkA": 0,
+            "shrinkB": 0,
+        }
+        arrow: dict[str, Any] = {"arrowprops": style, "annotation_clip": False}
+        self.arrows_ = [ax.annotate("", tuple(tip), (0.0, 0.0), **arrow) for tip in tips]
+        ax.update_datalim(1.1 * tips)
+        ax.autoscale_view()
+        along = np.concatenate([t * tips for t in np.linspace(0.1, 1.0, 10)])
+        obstacles = np.concatenate([self.scores[self._shown], along])
+        names = [self.feature_names[i] for i in longest]
+        self.names_ = base.write_names(ax, names, tips, obstacles, outwards=True)
+        return self

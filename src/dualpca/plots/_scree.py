@@ -6,8 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ._display import Display, check_axes, host
-from ._draw import BLUE, VERMILION, ink, legend
+from ._display import BLUE, VERMILION, Display, check_axes, host, ink, legend
 
 #: Negative variances of at most this share of the largest are rounding, in single precision.
 ROUNDING = 1e-6
@@ -100,21 +99,20 @@ class ScreeDisplay(Display):
         ax = self._axes(ax)
         from matplotlib.ticker import MaxNLocator
 
-        kinds: list[Any] = [(self.shares, "each component", "cumulative", BLUE, "-")]
+        series: list[Any] = [(self.shares, "each component", "cumulative", BLUE, "-")]
         if self.plain is not None:
-            kinds = [
+            series = [
                 (self.shares, "robust", "robust, cumulative", BLUE, "-"),
                 (self.plain, "plain", "plain, cumulative", VERMILION, "--"),
             ]
         self.bars_, self.lines_ = [], []
-        width = 0.8 / len(kinds)
-        for i, (shares, each, together, colour, dashes) in enumerate(kinds):
-            number = np.arange(1, len(shares) + 1)
-            place = number + (i - (len(kinds) - 1) / 2) * width
-            style = {"color": colour, "alpha": 0.7, "label": each, **kwargs}
+        width, number = 0.8 / len(series), np.arange(1, len(self.shares) + 1)
+        for i, (shares, name, together, colour, dashes) in enumerate(series):
+            place = number + (i - (len(series) - 1) / 2) * width
+            style = {"color": colour, "alpha": 0.7, "label": name, **kwargs}
             self.bars_.append(ax.bar(place, shares, width, **style))
-            line_colour = ink() if self.plain is None else colour
-            line = {"color": line_colour, "linestyle": dashes, "marker": ".", "label": together}
+            line = {"linestyle": dashes, "marker": ".", "label": together}
+            line["color"] = ink() if self.plain is None else colour
             self.lines_ += ax.plot(number, np.cumsum(shares), **line)
         ax.set(xlabel="component", ylabel="share of variance", ylim=(0, 1.05))
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -124,15 +122,12 @@ class ScreeDisplay(Display):
 
 def _shares(name: str, given: Any) -> np.ndarray:
     """Return numbers that are finite and not negative."""
-    if hasattr(given, "get_params"):
-        raise TypeError(
-            f"{name} is a {type(given).__name__}; call ScreeDisplay.from_estimator for models"
-        )
     try:
         values = np.asarray(host(given), dtype=float)
     except (TypeError, ValueError) as error:
         raise TypeError(
-            f"{name} is a {type(given).__name__}; give an array, such as RobustPCA().scree(X)"
+            f"{name} is a {type(given).__name__}; give an array, such as RobustPCA().scree(X), or call "
+            "ScreeDisplay.from_estimator for models"
         ) from error
     right = values.ndim == 1 and values.size > 0 and np.isfinite(values).all()
     if not right or values.min() < -ROUNDING * values.max():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import resources
-from numbers import Integral
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -12,21 +12,14 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 
-from ..estimators import PCA, KernelPCA, RobustKernelPCA, RobustPCA, SparsePCA
-from ..inspect import FittedModel
+from ..inspect import ESTIMATORS, FittedModel, check_count, check_image_shape
 from ..io.files import check_free, written
-from ._figures import hover_texts
-from ._html import clean, embed, escape, rounded, script
-from ._outlier_map import outliers
-from ._pictures import picture_shape
-from ._rows import Data, Rows, collect
-from ._sections import convergence, loadings, reconstructions, scores, scree
-from ._summary import check_notes, summary
+from ._html import clean, embed, escape, script
+from ._rows import Data, collect, row_numbers
+from ._sections import convergence, loadings, outliers, reconstructions, scores, scree
+from ._summary import summary
 
 __all__ = ["report", "write_report"]
-
-#: The estimators that a report can show.
-ESTIMATORS = (PCA, RobustPCA, KernelPCA, RobustKernelPCA, SparsePCA)
 
 
 def report(
@@ -86,19 +79,25 @@ def report(
     >>> page.startswith("<!DOCTYPE html>")
     True
     """
-    plotly = _plotly()
-    if not isinstance(max_points, Integral) or isinstance(max_points, bool) or max_points < 2:
-        raise ValueError(
-            f"max_points={max_points!r} counts rows to draw; give an integer from 2 on"
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError as error:
+        raise ImportError("reports need plotly: pip install 'dualpca[report]'") from error
+    max_points = check_count("max_points", max_points, "rows to draw", 2)
+    if notes is not None and not isinstance(notes, Mapping):
+        raise TypeError(
+            f"notes is a {type(notes).__name__}; give a dictionary of names and texts, such as "
+            '{"source": "data.csv"}'
         )
-    check_notes(notes)
     fitted = _checked(model, feature_names)
-    shape = picture_shape(image_shape, fitted.n_features)
+    shape = None
+    if image_shape is not None and image_shape is not False:
+        shape = check_image_shape(image_shape, fitted.n_features)
     data = None if X is None else Data(X)
     seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
     rng = np.random.default_rng(seed)
-    rows = collect(fitted, data, row_names, labels, shape, int(max_points), rng)
-    every = [
+    rows = collect(fitted, data, row_names, labels, shape, max_points, rng)
+    candidates = [
         summary(fitted, data, rows, notes),
         scree(fitted, data),
         scores(fitted, rows),
@@ -107,16 +106,14 @@ def report(
         reconstructions(fitted, rows, shape),
         convergence(fitted),
     ]
-    sections = [section for section in every if section is not None]
-    page: dict[str, Any] = {
-        "rows": None if rows is None else _row_numbers(rows, fitted.feature_names)
-    }
-    page["figures"] = {name: f for section in sections for name, f in section.figures.items()}
+    sections = [section for section in candidates if section is not None]
+    numbers: dict[str, Any] = {"rows": rows and row_numbers(rows, fitted.feature_names)}
+    numbers["figures"] = {name: f for section in sections for name, f in section.figures.items()}
     for section in sections:
-        page |= section.data
+        numbers |= section.data
     if title is None:
         title = fitted.name + (f" of {notes['source']}" if notes and notes.get("source") else "")
-    library, library_hash = script(plotly)
+    library, library_hash = script(get_plotlyjs())
     code, code_hash = script(_file("report.js"))
     return Template(_file("template.html")).substitute(
         title=escape(title),
@@ -128,7 +125,7 @@ def report(
             f'<h2 id="{s.name}-title">{s.title}</h2>{s.body}</section>'
             for s in sections
         ),
-        data=embed(page),
+        data=embed(numbers),
         plotly=library,
         code=code,
     )
@@ -145,7 +142,7 @@ def write_report(
     model, X
         As in :func:`report`.
     overwrite : bool
-        Whether a file that is there may be replaced.
+        Whether to replace an existing file.
     **options
         The other parameters of :func:`report`.
 
@@ -159,10 +156,9 @@ def write_report(
     >>> from sklearn.datasets import load_iris
     >>> from dualpca import PCA
     >>> from dualpca.report import write_report
+    >>> X = load_iris().data
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     model = PCA(2).fit(load_iris().data)
-    ...     path = write_report(f"{folder}/iris.html", model, load_iris().data)
-    ...     path.name
+    ...     write_report(f"{folder}/iris.html", PCA(2).fit(X), X).name
     'iris.html'
     """
     check_free(path, overwrite)
@@ -183,8 +179,8 @@ def _checked(model: Any, feature_names: Any) -> FittedModel:
     if not isinstance(steps[-1], ESTIMATORS):
         known = ", ".join(kind.__name__ for kind in ESTIMATORS)
         raise TypeError(
-            f"model is a {type(steps[-1]).__name__}; a report is of one of {known}, fitted, or of a "
-            "Pipeline of a Preprocessor and one of these"
+            f"model is a {type(steps[-1]).__name__}; give one of {known}, fitted, or a Pipeline of a "
+            "Preprocessor and one of these"
         )
     fitted = FittedModel(model, feature_names)
     width, before = fitted.n_features, getattr(steps[0], "n_features_in_", fitted.n_features)
@@ -197,31 +193,5 @@ def _checked(model: Any, feature_names: Any) -> FittedModel:
     return fitted
 
 
-def _row_numbers(rows: Rows, variables: list[str]) -> dict[str, Any]:
-    """Return the rows drawn, as the page needs them."""
-    found: dict[str, Any] = {"index": rows.index.tolist(), "name": rows.names, "named": rows.named}
-    found |= {"label": rows.labels, "hover": hover_texts(rows)}
-    if rows.distances is not None and rows.flagged is not None:
-        found |= {"distances": rounded(rows.distances.T), "flagged": rows.flagged.tolist()}
-    if rows.details is not None:
-        used = sorted({detail[0] for row in rows.details for detail in row})
-        place = {j: i for i, j in enumerate(used)}
-        found["variables"] = [variables[j] for j in used]
-        found["details"] = [
-            [[place[j], *(None if v is None else rounded(v) for v in cells)] for j, *cells in row]
-            for row in rows.details
-        ]
-        found["pictures"] = rows.pictures or None
-    return found
-
-
 def _file(name: str) -> str:
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-def _plotly() -> str:
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError as error:
-        raise ImportError("reports need plotly: pip install 'dualpca[report]'") from error
-    return get_plotlyjs()

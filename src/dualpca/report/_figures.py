@@ -6,13 +6,11 @@ Points of rows have the positions of their rows as ``customdata``; the page adds
 
 from __future__ import annotations
 
-import html
-import math
 from typing import Any
 
 import numpy as np
 
-from ._html import number, rounded
+from ._html import number, rounded, short
 from ._rows import Rows
 
 SYMBOLS = (
@@ -23,14 +21,9 @@ FONT = {"color": "--ink", "size": 13}
 LEGEND = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": FONT}
 HOVER = {"bgcolor": "--paper", "bordercolor": "--ink", "font": {"color": "--ink"}, "align": "left"}
 LINES = dict.fromkeys(("gridcolor", "linecolor", "zerolinecolor"), "--line")
+#: A logarithmic axis; without a format plotly would show the tick of 30 as 3.
+LOGARITHMIC = {"type": "log", "tickformat": ".4~g"}
 AXIS = {"color": "--ink", "automargin": True, **LINES}
-
-
-def plain(text: Any, length: int = 48) -> str:
-    """Return a name as plotly shows it, which reads a little HTML in its texts."""
-    name = str(text)
-    name = name if len(name) <= length else name[: length - 1] + "…"
-    return html.escape(name, quote=False)
 
 
 def figure(traces: list[Any], x: dict[str, Any], y: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -47,27 +40,11 @@ def figure(traces: list[Any], x: dict[str, Any], y: dict[str, Any], **more: Any)
     return {"data": traces, "layout": {**layout, **axes, **more}}
 
 
-def logarithmic(values: Any) -> dict[str, Any]:
-    """Return a logarithmic axis with ticks at 1, 2 and 5 times powers of ten, or fewer.
-
-    The ticks of plotly would show 30 as 3.
-    """
-    sizes = np.asarray([v for v in values if v is not None and 0 < v < np.inf], dtype=float)
-    if not len(sizes):
-        return {"type": "log"}
-    low, high = math.floor(np.log10(sizes.min())), math.ceil(np.log10(sizes.max()))
-    digits = (1,) if high - low > 3 else (1, 2, 5)
-    every = math.ceil((high - low + 1) / 8)
-    ticks = [float(f"{d}e{k}") for k in range(low, high + 1, every) for d in digits]
-    ticks = [tick for tick in ticks if 0 < tick < np.inf]
-    return {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:.4g}" for tick in ticks]}
-
-
 def scree(series: list[tuple[str, np.ndarray, np.ndarray]]) -> dict[str, Any]:
     """Return bars of shares and lines of cumulative shares, for each (name, shares, cumulative)."""
     traces: list[dict[str, Any]] = []
     for second, (name, shares, cumulative) in enumerate(series):
-        at, name = list(range(1, len(shares) + 1)), plain(name)
+        at, name = list(range(1, len(shares) + 1)), short(name)
         colour, tag = "--bad" if second else "--good", f"<extra>{name}</extra>"
         bars = {"color": colour, "pattern": {"shape": "/" if second else ""}}
         line = {"color": colour, "dash": "dash" if second else "solid"}
@@ -83,9 +60,9 @@ def scree(series: list[tuple[str, np.ndarray, np.ndarray]]) -> dict[str, Any]:
                 "hovertemplate": "first %{x}: %{y:.1%}" + tag,
             },
         ]
-    few = {"dtick": 1} if len(series[0][1]) <= 15 else {}
+    ticks = {"dtick": 1} if len(series[0][1]) <= 15 else {}
     shares_axis = {"title": "share of variance", "tickformat": ".0%", "range": [0, 1.05]}
-    return figure(traces, {"title": "component", **few}, shares_axis, barmode="group")
+    return figure(traces, {"title": "component", **ticks}, shares_axis, barmode="group")
 
 
 def _points(name: str, members: np.ndarray, marker: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -115,7 +92,7 @@ def scores(rows: Rows) -> dict[str, Any]:
         flagged = traces[1:]
         traces = [
             _points(
-                plain(name, 24),
+                short(name, 24),
                 np.flatnonzero(group == g),
                 {"color": f"--group-{g}", "symbol": SYMBOLS[g], "size": 8, "opacity": 0.85},
             )
@@ -152,7 +129,7 @@ def outlier_map(rows: Rows, limits: dict[str, Any], cutoffs: dict[str, Any], log
         if log:
             sizes = [d for d in [*distances, *(at for at, _ in lines)] if d is not None and d > 0]
             distances[distances == 0] = min(sizes) / 2 if sizes else 1.0
-            axis = logarithmic(distances)
+            axis = LOGARITHMIC
         axes.append({"title": f"{kind} distance", **axis})
         for trace in traces:
             trace[x] = rounded(distances[trace["customdata"]])
@@ -161,7 +138,7 @@ def outlier_map(rows: Rows, limits: dict[str, Any], cutoffs: dict[str, Any], log
 
 def loadings(k: int, names: list[str], values: np.ndarray) -> dict[str, Any]:
     """Return bars of the largest loadings of component k, with a sentence about them."""
-    at, texts = list(range(len(names))), [plain(name, 28) for name in names]
+    at, texts = list(range(len(names))), [short(name, 28) for name in names]
     bars = {
         **{"type": "bar", "orientation": "h", "x": rounded(values), "y": at, "text": texts},
         **{"textposition": "none", "hovertemplate": "%{text}: %{x:.4f}<extra></extra>"},
@@ -191,20 +168,4 @@ def convergence(passes: np.ndarray, residual: np.ndarray, tol: float) -> dict[st
         "line": {"color": "--bad", "dash": "dash"},
     }
     axis = {"title": "passes over the data", "rangemode": "tozero"}
-    return figure([line, goal], axis, {"title": "residual", **logarithmic([*residual, tol])})
-
-
-def hover_texts(rows: Rows) -> list[str]:
-    """Return what is shown at the point of each row."""
-    texts = []
-    for i, name in enumerate(rows.names):
-        lines = [plain(name)]
-        if rows.labels is not None:
-            lines.append(f"label: {plain(rows.labels[i])}")
-        if rows.distances is not None and rows.flagged is not None:
-            for kind, distance in zip(("score", "orthogonal"), rows.distances[i], strict=True):
-                finite = f"{distance:.4g}" if np.isfinite(distance) else "not finite"
-                lines.append(f"{kind} distance: {finite}")
-            lines.append("flagged" if rows.flagged[i] else "not flagged")
-        texts.append("<br>".join(lines))
-    return texts
+    return figure([line, goal], axis, {"title": "residual", **LOGARITHMIC})

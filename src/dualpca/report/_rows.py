@@ -11,25 +11,18 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import _safe_indexing
 
-from ..inspect import FittedModel, sample_rows, take_rows
+from ..inspect import FittedModel, group_labels, sample_rows, take_rows
 from ..io.tables.table import counted
 from ..linalg import to_numpy
 from ..operators import as_operator, is_streamed
 from ..operators.row_blocks import RowBlocked
-from ._html import clean
-from ._pictures import row_pictures
+from ._html import clean, number, rounded, row_pictures, short
 
 #: The most entries of dense rows in memory at a time: of the rows drawn, and of those explained.
 ENTRIES, CHUNK = 2**25, 2**21
 
-#: Fitted values below this share of their neighbours are shown as 0.
-SMALL = 1e-12
-
-#: The most variables that explain a row, components in menus, and labels with their own colour.
-TOP, MENU, GROUPS = 8, 20, 10
-
-#: Pictures of rows take at most so many pixels in all.
-PIXELS = 2**18
+#: The most variables that explain a row, components in menus, and pixels of all pictures of rows.
+TOP, MENU, PIXELS = 8, 20, 2**18
 
 
 class Data:
@@ -55,7 +48,7 @@ class Data:
         return None if index is None or counts else [clean(n) for n in np.asarray(index)[rows]]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Rows:
     """The rows drawn: ``index`` holds their positions among the ``total``, all else is in this order.
 
@@ -91,19 +84,7 @@ class Rows:
     @cached_property
     def groups(self) -> tuple[list[str], np.ndarray] | None:
         """The labels that have a colour, at most ten, and which of them each row has."""
-        if self.labels is None:
-            return None
-        labels, group, count = np.unique(
-            np.array(self.labels, dtype=object).astype(str),
-            return_inverse=True,
-            return_counts=True,
-        )
-        if len(labels) <= GROUPS:
-            return labels.tolist(), group
-        frequent = np.sort(np.argsort(-count, kind="stable")[: GROUPS - 1])
-        place = np.full(len(labels), GROUPS - 1)
-        place[frequent] = np.arange(GROUPS - 1)
-        return [*labels[frequent].tolist(), "other labels"], place[group]
+        return None if self.labels is None else group_labels(np.array(self.labels, dtype=object))
 
 
 def collect(
@@ -127,7 +108,6 @@ def collect(
     limit = max_points
     if data is not None and not data.is_sparse:
         limit = min(limit, max(50, ENTRIES // data.shape[1]))
-    known: dict[str, Any] = {"total": total}
     always, others = np.arange(0), np.arange(total)
     if fitted.is_robust:
         measured = fitted.distances(None if data is None else data.X)
@@ -136,23 +116,19 @@ def collect(
             room = limit - min(len(others), limit // 2)
             always = always[np.argsort(measured.normality[always], kind="stable")[:room]]
     index = sample_rows(always, others, max(limit - len(always), 0), rng)
-    if fitted.is_robust:
-        flagged = measured.flagged[index]
-        order = np.argsort(measured.normality[index], kind="stable")
-        known["distances"] = np.column_stack(measured[:2]).astype(float)[index]
-        known |= {"flagged": flagged, "n_flagged": int(measured.flagged.sum())}
-        known["farthest"] = order[flagged[order]]
-    names = None if texts["row_names"] is None else [texts["row_names"][i] for i in index]
+    names, tags = (t if t is None else [t[i] for i in index] for t in texts.values())
     if names is None and data is not None:
         names = data.names(index)
-    rows = Rows(
-        index=index,
-        names=[f"row {i + 1}" for i in index] if names is None else names,
-        named=names is not None,
-        labels=None if texts["labels"] is None else [texts["labels"][i] for i in index],
-        **known,
-    )
-    return rows if data is None else Rows(**vars(rows) | _explained(fitted, data, rows, shape))
+    called = [f"row {i + 1}" for i in index] if names is None else names
+    rows = Rows(total, index, called, names is not None, tags)
+    if fitted.is_robust:
+        order = np.argsort(measured.normality[index], kind="stable")
+        rows.distances = np.column_stack(measured[:2]).astype(float)[index]
+        rows.flagged, rows.n_flagged = measured.flagged[index], int(measured.flagged.sum())
+        rows.farthest = order[rows.flagged[order]]
+    if data is not None:
+        _explain(fitted, data, rows, shape)
+    return rows
 
 
 def _texts(name: str, values: Any, total: int) -> list[str] | None:
@@ -161,16 +137,13 @@ def _texts(name: str, values: Any, total: int) -> list[str] | None:
     texts = [] if isinstance(values, str) else [clean(value) for value in values]
     if len(texts) != total:
         raise ValueError(
-            f"{name} has length {len(texts)} for {counted(total, 'row')}; give a sequence of one for "
-            "each"
+            f"{name} has length {len(texts)} for {counted(total, 'row')}; give one for each row"
         )
     return texts
 
 
-def _explained(
-    fitted: FittedModel, data: Data, rows: Rows, shape: tuple[int, ...] | None
-) -> dict[str, Any]:
-    """Return scores, top variables and pictures of the rows drawn, computed by blocks."""
+def _explain(fitted: FittedModel, data: Data, rows: Rows, shape: tuple[int, ...] | None) -> None:
+    """Set scores, top variables and pictures of the rows drawn, computed by blocks."""
     model, drawn, n = fitted.estimator, take_rows(data.X, rows.index), len(rows.index)
     step = max(1, CHUNK // data.shape[1])
     pictured = set(rows.farthest_first[: PIXELS // data.shape[1]]) if shape else set()
@@ -192,15 +165,16 @@ def _explained(
             continue
         values = _host(part)
         back = model.inverse_transform(T) if fitted.is_invertible else None
-        fits = None if back is None else settled(fitted.original(back), values)
+        fits = None if back is None else fitted.original(back)
         residuals = np.abs(_host(Z) - to_numpy(back)) if back is not None and measurable else None
         details += _details(values, fits, residuals)
-        for i in range(len(values)):
+        for i, row in enumerate(values):
             if shape and start + i in pictured:
                 fit = None if fits is None else fits[i]
-                pictures[start + i] = row_pictures(values[i], fit, shape)
-    found: dict[str, Any] = {"scores": np.concatenate(scores)}
-    return found if fitted.is_precomputed else {**found, "details": details, "pictures": pictures}
+                pictures[start + i] = row_pictures(row, fit, shape)
+    rows.scores = np.concatenate(scores)
+    if not fitted.is_precomputed:
+        rows.details, rows.pictures = details, pictures
 
 
 def _host(rows: Any) -> np.ndarray:
@@ -210,17 +184,6 @@ def _host(rows: Any) -> np.ndarray:
     if hasattr(rows, "iloc"):
         return rows.to_numpy(dtype=float, na_value=np.nan)
     return rows.to_numpy() if hasattr(rows, "to_numpy") else to_numpy(rows)
-
-
-def settled(fits: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return fitted values, with 0 for rounding beside other values of the row and the variable."""
-    sizes = np.abs(values).astype(float)
-    of_row = np.fmax.reduce(np.fmax(sizes, np.abs(fits)), axis=1, keepdims=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a variable of zeros has no scale
-        of_variable = np.nanmedian(np.where(sizes > 0, sizes, np.nan), axis=0, keepdims=True)
-    share = max(SMALL, 8 * float(np.finfo(fits.dtype).eps))
-    return np.where(np.abs(fits) < share * np.fmin(of_row, of_variable), fits.dtype.type(0), fits)
 
 
 def _details(
@@ -241,3 +204,36 @@ def _details(
         list(zip(*(column[i].tolist() for column in (top, *columns)), strict=True))
         for i in range(n)
     ]
+
+
+def row_numbers(rows: Rows, variables: list[str]) -> dict[str, Any]:
+    """Return the rows drawn, as the page needs them."""
+    numbers: dict[str, Any] = {"index": rows.index.tolist(), "name": rows.names}
+    numbers |= {"named": rows.named, "label": rows.labels, "hover": _hover_texts(rows)}
+    if rows.distances is not None and rows.flagged is not None:
+        numbers |= {"distances": rounded(rows.distances.T), "flagged": rows.flagged.tolist()}
+    if rows.details is not None:
+        used = sorted({detail[0] for row in rows.details for detail in row})
+        place = {j: i for i, j in enumerate(used)}
+        numbers["variables"] = [variables[j] for j in used]
+        numbers["details"] = [
+            [[place[j], *(None if v is None else rounded(v) for v in cells)] for j, *cells in row]
+            for row in rows.details
+        ]
+        numbers["pictures"] = rows.pictures or None
+    return numbers
+
+
+def _hover_texts(rows: Rows) -> list[str]:
+    """Return what is shown at the point of each row."""
+    texts = []
+    for i, name in enumerate(rows.names):
+        lines = [short(name)]
+        if rows.labels is not None:
+            lines.append(f"label: {short(rows.labels[i])}")
+        if rows.distances is not None and rows.flagged is not None:
+            score, orthogonal = map(number, rows.distances[i])
+            lines += [f"score distance: {score}", f"orthogonal distance: {orthogonal}"]
+            lines.append("flagged" if rows.flagged[i] else "not flagged")
+        texts.append("<br>".join(lines))
+    return texts

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ..options import grouped, option
-from ..run import BUG, INTERRUPTED, OK, RefusedError
+from .options import grouped, option
+from .run import BUG, INTERRUPTED, OK, RefusedError
 
 #: The experiments of the paper, in the order of the page.
 NAMES = (
@@ -66,16 +66,13 @@ def reproduce(
             raise RefusedError(f"no experiment {name!r}; choose from {', '.join(NAMES)}, all")
     if options.from_raw and (names != ["all"] or options.quick or options.fresh):
         raise RefusedError(
-            "--from-raw runs nothing and writes the page of all experiments; "
-            "use 'dualpca reproduce all --from-raw'"
+            "--from-raw writes the page of all; use 'dualpca reproduce all --from-raw'"
         )
     experiments = _experiments()
     if options.from_raw:
         raw = experiments.ROOT / experiments.RAW
         if not raw.is_file():
-            raise RefusedError(
-                f"--from-raw found no {raw}; 'dualpca reproduce all --docs' writes it"
-            )
+            raise RefusedError(f"there is no {raw}; 'dualpca reproduce all --docs' writes it")
         experiments.from_raw()
         return OK
     given = asdict(options)
@@ -97,7 +94,5 @@ def _experiments() -> Any:
             sys.path.insert(0, str(root))
             return import_module("experiments.reproduce")
     raise RefusedError(
-        "the experiments are not part of the installed package; run the command in a checkout of the "
-        "repository",
-        BUG,
+        "the installed package has no experiments; run the command in a checkout", BUG
     )

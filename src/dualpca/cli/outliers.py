@@ -9,57 +9,18 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from ...io.tables import Table
-from .. import printing
-from ..fitting import checked_estimator, fit_file
-from ..inputs import (
-    ENDING,
-    NotedModel,
-    is_model,
-    open_model,
-    open_table,
-    row_blocks,
-    table_writer,
-)
-from ..options import FitOptions, Flags, Method, ReadOptions, Source, grouped
-from ..run import MISSED_TOL, OK, RefusedError, stderr_line
-from ..watch import watching
-from .transform import row_names
+from ..io.tables import Table
+from ..operators import as_operator
+from .commands import row_names
+from .fitting import open_or_fit
+from .inputs import NotedModel, table_writer
+from .options import FitOptions, Flags, Method, ReadOptions, Rows, Source, grouped
+from .printing import print_json, say, text_table
+from .run import RefusedError, stderr_line
+from .watch import watching
 
 #: The most variables that are named for a row.
 VARIABLES = 3
-
-
-def open_or_fit(
-    source: str,
-    data: str | None,
-    read: ReadOptions,
-    options: FitOptions,
-    quiet: bool,
-    must_flag: bool = False,
-) -> tuple[NotedModel, Table | None]:
-    """Return a model from its file with the rows of DATA, if given; or fit a model to a data file.
-
-    With ``must_flag``, a model that flags no rows is refused.
-    """
-    checked_estimator(options)
-    if not is_model(source):
-        if source.endswith(ENDING) or data is not None:
-            open_model(source)  # raises the reason why it is no model
-        return fit_file(source, read, options, quiet)
-    if options != FitOptions():
-        raise RefusedError(
-            f"{source} is a model already; options of the fit belong to `dualpca fit`"
-        )
-    fitted = open_model(source)
-    if must_flag and not fitted.is_robust:
-        raise RefusedError(
-            f"{source} holds a {fitted.name}, which flags no rows; fit with --method robust"
-        )
-    if data is None:
-        return fitted, None
-    with watching(quiet) as watch:
-        return fitted, open_table(data, read, watch, quiet, fitted)
 
 
 @grouped
@@ -68,9 +29,7 @@ def outliers(
     read: ReadOptions,
     model: FitOptions,
     flags: Flags,
-    data: Annotated[
-        str | None, typer.Argument(metavar="[DATA]", help="Rows to look at, with a model.")
-    ] = None,
+    data: Rows = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="csv, tsv, parquet, or - for CSV to a pipe."),
@@ -79,7 +38,7 @@ def outliers(
 ) -> int:
     """List the flagged rows, the farthest first: distances, and the variables behind them.
 
-    From data, to which a robust model is fitted first, or from a model and data.
+    Give data, to which a robust model is fitted first, or a model and data.
     """
     if model.method not in (Method.robust, Method.robust_kernel):
         raise RefusedError(f"--method {model.method} flags no rows; use robust or robust-kernel")
@@ -95,11 +54,10 @@ def outliers(
             stderr_line(f"rows are counted without {dropped:,} that the fit dropped")
     with watching(flags.silent):
         columns, total, flagged = list_rows(fitted, table, everything=all)
-    code = MISSED_TOL if fitted.missed_tol else OK
     score, orthogonal = fitted.estimator.limits_
     rows = list(zip(*(np.asarray(c).tolist() for c in columns.values()), strict=True))
     if flags.json:
-        printing.as_json(
+        print_json(
             {
                 "rows": total,
                 "flagged": flagged,
@@ -107,19 +65,19 @@ def outliers(
                 "table": [dict(zip(columns, row, strict=True)) for row in rows],
             }
         )
-        return code
+        return fitted.exit_code
     if writer is not None:
         with writer:
             writer.write(columns)
     elif rows:
         cells = [[f"{v:.4g}" if isinstance(v, float) else str(v) for v in row] for row in rows]
-        sys.stdout.write(printing.table(list(columns), cells, indent=0))
-    if not (flags.quiet or piped or str(path) == "-"):
-        sys.stdout.write(
+        sys.stdout.write(text_table(list(columns), cells, indent=0))
+    if not flags.quiet and str(path) != "-":
+        say(
             f"{flagged:,} of {total:,} rows are flagged; limits: score distance {score:.4g}, "
-            f"orthogonal distance {orthogonal:.4g}\n"
+            f"orthogonal distance {orthogonal:.4g}"
         )
-    return code
+    return fitted.exit_code
 
 
 def list_rows(
@@ -129,18 +87,21 @@ def list_rows(
 
     The rows are those of the table, or the training rows.
     """
-    blocks: Any = [(0, None)] if table is None else row_blocks(table.X)
+    blocks: Any = [(slice(0, None), None)]
+    if table is not None:
+        blocks = as_operator(table.X).read_blocks()  # type: ignore[attr-defined]
     parts, total, flagged = [], 0, 0
-    for start, rows in blocks:
-        measured = fitted.distances(rows)
+    for rows, block in blocks:
+        measured = fitted.distances(block)
         listed = np.flatnonzero(measured.flagged | everything)
         total, flagged = total + len(measured.flagged), flagged + int(measured.flagged.sum())
         score, orthogonal, normality = (a[listed].astype(float) for a in measured[:3])
-        part = {"row": start + listed, "score_distance": score, "orthogonal_distance": orthogonal}
+        part = {"row": rows.start + listed}
+        part |= {"score_distance": score, "orthogonal_distance": orthogonal}
         if everything:
             part["outlier"] = measured.flagged[listed].astype(np.int64)
-        if rows is not None and hasattr(fitted.estimator, "contributions"):
-            part["variables"] = _variables(fitted, rows[listed], measured.flagged[listed])
+        if block is not None and hasattr(fitted.estimator, "contributions"):
+            part["variables"] = _variables(fitted, block[listed], measured.flagged[listed])
         parts.append({**part, "normality": normality})
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     order = np.argsort(columns.pop("normality"), kind="stable")
@@ -157,8 +118,8 @@ def _variables(fitted: NotedModel, rows: Any, flagged: np.ndarray) -> np.ndarray
         return texts
     contributions = fitted.estimator.contributions(fitted.prepared(rows[flagged]))
     for i, row in zip(np.flatnonzero(flagged), np.asarray(contributions), strict=True):
-        shares = row / (float(np.abs(row).sum()) or 1.0)
+        shares = 100 * row / (float(np.abs(row).sum()) or 1.0)
         largest = np.argsort(-np.abs(row), kind="stable")[:VARIABLES]
-        named = [(fitted.feature_names[j], 100 * shares[j]) for j in largest if row[j]]
-        texts[i] = ", ".join(f"{name} ({share:+.2g}%)" for name, share in named)
+        named = [f"{fitted.feature_names[j]} ({shares[j]:+.2g}%)" for j in largest if row[j]]
+        texts[i] = ", ".join(named)
     return texts

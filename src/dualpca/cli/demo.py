@@ -9,13 +9,12 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from ... import PCA, RobustPCA
-from ...io.files import check_free
-from ...io.tables.table import printable
-from ...report import write_report
-from .. import printing
-from ..options import Force
-from ..run import OK
+from .. import PCA, RobustPCA
+from ..io.files import check_free
+from ..report import write_report
+from .options import Force
+from .printing import say, text_table
+from .run import OK
 
 #: Components, the share of ruined rows, and the noise on them in units of a pixel's range.
 S, SHARE, NOISE = 10, 0.15, 15
@@ -42,11 +41,10 @@ def demo(
     bad = rng.random(half) < SHARE
     clean = train[~bad]
     train[bad] += NOISE * rng.standard_normal((int(bad.sum()), data.shape[1]))
-    ideal = PCA(S).fit(clean)
-    robust = RobustPCA(S, random_state=0).fit(train)
-    sys.stdout.write(
+    ideal, robust = PCA(S).fit(clean), RobustPCA(S, random_state=0).fit(train)
+    say(
         f"handwritten digits: {half} images of 8 x 8 pixels, {bad.sum()} of them ruined by noise of "
-        f"{NOISE} times a pixel's range; {S} components\n\n"
+        f"{NOISE} times a pixel's range; {S} components"
     )
     table = []
     models = {"PCA without the ruined rows": ideal, "PCA": PCA(S).fit(train), "RobustPCA": robust}
@@ -57,12 +55,12 @@ def demo(
         angle = float(np.degrees(np.arccos(min(cosine, 1.0))))
         table.append([name, f"{lost:.1%}", f"{angle:.1f}"])
     head = ["method", "variance of unseen clean images lost", "degrees off"]
-    sys.stdout.write(printing.table(head, table))
-    sys.stdout.write("  more than 100% is worse than the mean image\n")
+    sys.stdout.write(f"\n{text_table(head, table)}")
+    say("  more than 100% is worse than the mean image")
     flagged = np.asarray(robust.outliers_)
-    sys.stdout.write(
-        f"\nRobustPCA flags {flagged[bad].sum()} of the {bad.sum()} ruined images and "
-        f"{flagged[~bad].sum()} of the {(~bad).sum()} others.\n"
+    say(
+        f"RobustPCA flags {flagged[bad].sum()} of the {bad.sum()} ruined images and "
+        f"{flagged[~bad].sum()} of the {(~bad).sum()} others."
     )
     write_report(
         path,
@@ -76,5 +74,5 @@ def demo(
         image_shape=(8, 8),
         notes={"source": "scikit-learn's digits", "ruined rows": f"{bad.sum()} of {half}"},
     )
-    sys.stdout.write(f"report: {printable(str(path))}\n")
+    say(f"report: {path}")
     return OK

@@ -1,0 +1,204 @@
+"""``dualpca fit``, ``transform``, ``inspect`` and ``report``."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from ..inspect import FittedModel
+from ..io.files import check_free
+from ..io.models import read_header, save
+from ..io.tables import Table, Writer
+from ..io.tables.table import listed
+from ..operators import as_operator
+from ..report import write_report
+from . import options
+from .fitting import fit_file, make_estimator, open_or_fit
+from .inputs import ENDING, NotedModel, open_model, open_table, repeat_command, stem, table_writer
+from .printing import facts, print_json, print_summary, say
+from .run import OK, RefusedError, stderr_line
+from .watch import watching
+
+
+@options.grouped
+def fit(
+    data: options.Data,
+    read: options.ReadOptions,
+    model: options.FitOptions,
+    flags: options.Flags,
+    output: options.Output = None,
+    scores: Annotated[
+        Path | None, typer.Option(help="Also write the scores of the rows: csv, parquet or npy.")
+    ] = None,
+) -> int:
+    """Fit a model to the rows of DATA and write it to a file.
+
+    The default is robust PCA; the model file has the name of DATA with the ending .dualpca and lies
+    in the current folder.
+    """
+    make_estimator(model)  # raises if the options are wrong
+    path = output or Path(stem(data, "model") + ENDING)
+    check_free(path, flags.force)
+    if scores is not None and scores.resolve() == path.resolve():
+        raise RefusedError(f"{path} cannot be both the model and its scores; give two names")
+    writer = None if scores is None else table_writer(scores, flags.force)
+    fitted, table = fit_file(data, read, model, flags.silent)
+    if writer is not None and scores is not None:
+        write_scores(writer, scores, fitted, table, fitted.is_robust, flags.silent)
+    save(fitted.model, path, notes=fitted.notes, overwrite=flags.force)
+    if flags.json:
+        print_json({**facts(fitted), "model": path, "scores": scores})
+        return fitted.exit_code
+    print_summary(fitted)
+    if not flags.quiet and data != "-" and fitted.is_robust and fitted.estimator.outliers_.any():
+        words = f"{shlex.quote(str(path))} {repeat_command(data, read)}"
+        say(f"list them with: dualpca outliers {words}")
+    say(f"model: {path}")
+    if scores is not None:
+        say(f"scores: {scores}")
+    return fitted.exit_code
+
+
+@options.grouped
+def transform(
+    model: options.Model,
+    data: options.Data,
+    read: options.ReadOptions,
+    flags: options.Flags,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="csv, tsv, parquet, npy, or - for CSV to a pipe.")
+    ] = Path("-"),
+    distances: Annotated[
+        bool, typer.Option("--distances", help="Robust models: distances and flags as well.")
+    ] = False,
+) -> int:
+    """Write the scores of rows, new ones or those of the fit; columns are found by their names."""
+    to_pipe = str(output) == "-"
+    if flags.json and to_pipe:
+        raise RefusedError("--json describes a file that was written; give -o FILE with it")
+    writer = table_writer(output, flags.force)
+    fitted = open_model(model)
+    if distances and not fitted.is_robust:
+        raise RefusedError(f"{fitted.name} has no distances; fit with --method robust")
+    with watching(flags.silent) as watch:
+        table = open_table(data, read, watch, flags.silent, fitted)
+    # A bar and rows on the same terminal would run into each other.
+    write_scores(writer, output, fitted, table, distances, flags.silent or to_pipe)
+    n = table.X.shape[0]
+    if flags.json:
+        print_json({"rows": n, "scores": output, "dropped_rows": table.n_dropped})
+    elif not to_pipe and not flags.quiet:
+        say(f"scores of {n:,} rows: {output}")
+    return OK
+
+
+def write_scores(
+    writer: Writer, path: Path, fitted: NotedModel, table: Table, distances: bool, quiet: bool
+) -> None:
+    """Write scores by blocks, with the names of rows (not in npy) and distances if asked for."""
+    with watching(quiet), writer:
+        for rows, block in as_operator(table.X).read_blocks():  # type: ignore[attr-defined]
+            columns: dict[str, Any] = {}
+            if path.suffix != ".npy":
+                columns = row_names(table, np.arange(rows.start, rows.stop))
+                if table.ids is not None:
+                    del columns["row"]
+            scores = np.asarray(fitted.model.transform(block))
+            columns |= {f"pc{j + 1}": scores[:, j] for j in range(scores.shape[1])}
+            if distances:
+                measured = fitted.distances(block)
+                columns |= {
+                    "score_distance": measured.score,
+                    "orthogonal_distance": measured.orthogonal,
+                    "outlier": measured.flagged.astype(np.int64),
+                }
+            writer.write(columns)
+
+
+def row_names(table: Table, rows: np.ndarray) -> dict[str, Any]:
+    """Return columns with the numbers of rows in their file, from 1, their ids and labels."""
+    columns: dict[str, Any] = {"row": table.in_file(rows)}
+    for name, texts in (("id", table.ids), ("label", table.labels)):
+        if texts is not None:
+            columns[name] = np.asarray(texts[rows], dtype=object)
+    return columns
+
+
+def inspect(model: options.Model, json: options.Json = False) -> int:
+    """Print what is in a model file: estimator, options, components, accuracy, columns."""
+    fitted, header = open_model(model), read_header(model)
+    changed = FittedModel(fitted.estimator).changed_parameters()
+    before = fitted.preprocessor and fitted.preprocessor.get_params()
+    written_by = f"dualpca {header['dualpca']}"
+    if json:
+        known = {
+            "format_version": header["version"],
+            "written_by": written_by,
+            "options": changed,
+            "preprocessing": before,
+            "feature_names": fitted.input_names,
+        }
+        print_json({**facts(fitted), **known})
+        return OK
+    print_summary(fitted)
+    words = ", ".join(f"{name}={value!r}" for name, value in changed.items()) or "all defaults"
+    say(f"options: {words}")
+    if before:
+        say(f"before it: scaling {before['scaling']}, missing cells {before['missing']}")
+    if fitted.input_names:
+        say(f"columns: {listed(fitted.input_names, 50)}")
+    say(f"file: format {header['version']}, written by {written_by}")
+    return OK
+
+
+@options.grouped
+def report(
+    source: options.Source,
+    read: options.ReadOptions,
+    model: options.FitOptions,
+    flags: options.Flags,
+    data: options.Rows = None,
+    output: options.Output = None,
+    title: Annotated[str | None, typer.Option(help="The heading of the page.")] = None,
+    image: Annotated[
+        str | None, typer.Option(help="Rows are pictures of this shape: 28x28, or 32x32x3.")
+    ] = None,
+    max_points: Annotated[int, typer.Option(min=2, help="The most rows to draw.")] = 5000,
+) -> int:
+    """Write one HTML page about a model or a file: interactive, self-contained, for any browser."""
+    path = output or Path(stem(source, "report") + ".html")
+    check_free(path, flags.force)
+    try:
+        shape = None if image is None else tuple(map(int, image.lower().split("x")))
+    except ValueError:
+        raise RefusedError(f"--image {image!r} is no shape; give 28x28, or 32x32x3") from None
+    fitted, table = open_or_fit(source, data, read, model, flags.silent)
+    rows: dict[str, Any] = {}
+    if table is not None:
+        rows = {"X": table.X, "row_names": table.ids, "labels": table.labels}
+        if table.ids is None and table.n_dropped:
+            numbers = table.in_file(np.arange(table.X.shape[0]))
+            rows["row_names"] = [f"row {i} of the file" for i in numbers]
+    with watching(flags.silent):
+        write_report(
+            path,
+            fitted.model,
+            **rows,
+            overwrite=flags.force,
+            title=title,
+            feature_names=fitted.input_names,
+            image_shape=shape,
+            notes={key.replace("_", " "): value for key, value in fitted.notes.items() if value},
+            max_points=max_points,
+        )
+    if flags.json:
+        print_json({**facts(fitted), "report": path})
+    else:
+        say(f"report: {path}")
+    if table is None and not flags.silent:
+        stderr_line(f"without the data the report has no rows: dualpca report {source} DATA")
+    return fitted.exit_code
