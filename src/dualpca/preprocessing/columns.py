@@ -17,7 +17,7 @@ from array_api_compat import array_namespace, device
 from ..linalg import power_of_two, to_numpy
 from ..operators import Operator
 from ..operators.block_ops import GRAM_FACTOR, as_float, as_float64, block_rows
-from ..operators.row_blocks import RowBlocked, RowMap
+from ..operators.row_blocks import RowMap
 
 #: This many numbers are in memory in float64 at a time.
 CHUNK = 2**22
@@ -278,8 +278,8 @@ def apply(f: Scaling, X: Any) -> Any:
 
     An operator becomes an operator that applies f to the blocks as they are read.
     """
-    rows = isinstance(X, RowBlocked)
-    if isinstance(X, Operator) and not rows:
+    rows = isinstance(X, Operator)
+    if rows and X.implicit:
         raise TypeError(f"X is a {type(X).__name__}, which has no rows to read; give its rows")
     if (X.sparse if rows else sp.issparse(X)) and f.center is not None:
         raise ValueError(
