@@ -447,6 +447,7 @@ def test_formats(folder, capsys, ending):
     inside(capsys, "report", "m.dualpca", path)
 
 
+@pytest.mark.slow
 def test_large_files_are_streamed(folder, capsys):
     X = np.random.default_rng(0).standard_normal((30_000, 6))
     write_csv("long.csv", X, extra=False)
@@ -518,6 +519,7 @@ MISTAKES = [
     (("inspect", "-"), 2, "pipe"),
     (("report", "mine.csv", "--image", "8by8"), 2, "28x28"),
     (("report", "mine.csv", "--image", "8x8"), 2, "image_shape"),
+    (("report", "mine.csv", "--image", "8x0"), 2, "--image '8x0' is no shape"),
     (("report", "mine.csv", "-o", "."), 5, "folder"),
     (("reproduce", "table-nine"), 2, "table-comp"),
     (("demo", "-o", "mine.csv"), 5, "mine.csv"),

@@ -197,6 +197,7 @@ def test_the_check_of_types_refuses_what_is_no_kernel_in_scikit_learn_too():
             estimator_checks.check_estimators_dtypes("KernelPCA", model)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(UNNAMED, DOUBT, NOTHING_LEFT)
 @pytest.mark.parametrize("check", KEPT_APART)
 @pytest.mark.parametrize("estimator", CHECKED, ids=name_of)

@@ -151,6 +151,7 @@ def test_biconjugate(f, shape, seed):
     laws.biconjugate(f, shape, seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("f", ENTRYWISE, ids=label)
 @every_seed
 def test_conjugate_is_the_supremum(f, seed):

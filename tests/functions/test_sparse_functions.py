@@ -92,6 +92,7 @@ def test_other_arrays(f):
             laws.same_on_other_arrays(f, TALL, kind, dtype, 0)
 
 
+@pytest.mark.slow
 @every_function
 def test_proximal_maps(f, shape):
     """Every gamma on TALL, one of them on the other shapes."""
@@ -147,6 +148,7 @@ def test_k_support_is_the_infimal_convolution(k, positive, seed):
     assert KSupport(k, positive)(w[:, None]) == pytest.approx(found.fun, rel=2e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [1, 2, 3])
 @both_signs
 @every_seed

@@ -320,6 +320,7 @@ def test_arguments_of_python(file):
         read(file(PEOPLE), dtype="int8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", [5, 150_000])
 def test_a_late_cell_that_is_no_number_is_named(file, row):
     lines = ["n,a,b", '"two\nlines",1,2'] + [f"r{i},{i},2.5" for i in range(200_000)]
@@ -587,6 +588,7 @@ def test_a_compressed_file_without_an_end_of_line_is_refused(file):
             read(file(content, "zeros.csv.gz"), delimiter=delimiter)
 
 
+@pytest.mark.slow
 def test_a_late_line_without_an_end_is_refused(file):
     rows = b"a,b\n" + b"1,2\n" * 300_000
     content = gzip.compress(rows + b"1" * (70 * 2**20), 1)
@@ -594,6 +596,7 @@ def test_a_late_line_without_an_end_is_refused(file):
         read(file(content, "late.csv.gz"))
 
 
+@pytest.mark.slow
 def test_a_million_blank_lines_are_refused(file):
     with pytest.raises(TableError, match="blank lines"):
         read(file(b"\n" * 2**21 + b"1,2\n", "blank.csv"))

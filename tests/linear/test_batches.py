@@ -54,6 +54,7 @@ def fitted(X, cuts, first_fit, tol=1e-4, center=True):
 CUTS = [[100], [300], [10, 11, 40, 350]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spectrum", ["decay", "slow", "flat", "exact"])
 @pytest.mark.parametrize("offset", [0.0, 3.0, 1e4, 1e9])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -180,6 +180,7 @@ MODELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 @every_kind
 def test_fits_are_those_of_the_dense_matrix(kind, name):

@@ -163,3 +163,11 @@ def test_examples_are_gallery_pages(example):
     assert len(line) == len(title)
     assert not blank
     assert sentence
+
+
+def test_adding_an_object_takes_few_lines():
+    """No example of the architecture page has more than 15 lines of code."""
+    blocks = BLOCK.findall((DOCS / "architecture.md").read_text(encoding="utf-8"))
+    assert len(blocks) == 6
+    for _, block in blocks:
+        assert sum(bool(line.strip()) for line in block.splitlines()) <= 15, block

@@ -109,6 +109,7 @@ HARD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HARD)
 def test_the_transcribed_algorithm_finds_the_same(name):
     X = HARD[name](np.random.default_rng(0))

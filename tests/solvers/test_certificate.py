@@ -118,6 +118,7 @@ def test_never_below_the_truth_and_right_to_tol(part):
     assert not wrong, wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["auto", "gram", "krylov"])
 @pytest.mark.parametrize("s", [20, 30, 40, 45])
 def test_customers_at_a_limit(solver, s):

@@ -62,6 +62,7 @@ def soft_threshold(gamma):
     return Spectral(Power(4)) + gamma * Spectral(Power(2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("dual", [False, True])
 def test_a_soft_threshold_of_eigenvalues_chooses_the_rank(solver, dual):

@@ -43,6 +43,7 @@ def test_reaches_what_was_asked(name, s, tol, side):
     np.testing.assert_allclose(result.ritz.V.T @ result.ritz.V, np.eye(s), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_certificate_on_many_matrices():
     # 9 spectra and Gaussians, 4 seeds, 4 sizes of s, 4 tolerances: 640 runs, stopped early and late.
     ratios, below, count = [], [], 0

@@ -340,6 +340,7 @@ def convert(name, A):
     return module.asarray(A.copy())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(

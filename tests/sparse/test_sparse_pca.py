@@ -305,6 +305,7 @@ def test_the_objective_never_falls_along_dca(deflation, seed):
     assert np.all(np.diff(values) >= -1e-12 * values[-1])
 
 
+@pytest.mark.slow
 @seeds
 @pytest.mark.parametrize("k", [2, 4, 6])
 @pytest.mark.parametrize("positive", [False, True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from ..inspect import FittedModel
+from ..inspect import FittedModel, check_image_shape
 from ..io.files import check_free
 from ..io.models import read_header, save
 from ..io.tables import Table, Writer
@@ -174,6 +175,8 @@ def report(
     check_free(path, flags.force)
     try:
         shape = None if image is None else tuple(map(int, image.lower().split("x")))
+        if shape is not None:
+            check_image_shape(shape, math.prod(shape))
     except ValueError:
         raise RefusedError(f"--image {image!r} is no shape; give 28x28, or 32x32x3") from None
     fitted, table = open_or_fit(source, data, read, model, flags.silent)

@@ -76,6 +76,10 @@ class Blocks(RowBlocked):
                     f"shapes has {tuple(shape)} for a block of shape {self._sources[-1].shape}; "
                     "give the shape of each block, or no shapes"
                 )
+        if not block_bytes >= 1:
+            raise ValueError(
+                f"block_bytes={block_bytes} is no size; give at least 1, such as 2**25"
+            )
         self._block_bytes = int(block_bytes)
         self._offsets = np.cumsum([0, *(source.shape[0] for source in self._sources)])
         columns = sorted({source.shape[1] for source in self._sources})

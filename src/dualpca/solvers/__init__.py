@@ -5,7 +5,8 @@ from .dca import DCA, IRLS, Anderson, SimultaneousIteration
 from .proximal import ProximalGradient, ZeroFPR
 from .solve import SOLVERS, Result, solve
 from .spectral import SPECTRAL, Chebyshev, Gram, Krylov, Lapack, SpectralSolver
-from .spectral.ritz import Ritz, SubspaceResult, rayleigh_ritz
+from .spectral.lanczos import certify
+from .spectral.ritz import Ritz, SubspaceResult, rayleigh_ritz, ritz_pairs
 
 __all__ = [
     "DCA",
@@ -27,6 +28,8 @@ __all__ = [
     "SpectralSolver",
     "SubspaceResult",
     "ZeroFPR",
+    "certify",
     "rayleigh_ritz",
+    "ritz_pairs",
     "solve",
 ]

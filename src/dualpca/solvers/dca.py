@@ -49,6 +49,12 @@ class Anderson:
     #: On a dual problem it runs as on its primal, as :class:`DCA` does.
     shares_dual_iterates: ClassVar[bool] = True
 
+    def __post_init__(self) -> None:
+        if self.memory < 1:
+            raise ValueError(
+                f"memory={self.memory} keeps no difference; give at least 1, or use DCA()"
+            )
+
     def __call__(self, problem: DCProblem, W: Array) -> Iterator[Iterate]:
         step = problem.G.conjugate.subgradient
         point, past = first(problem, W), _Past(self.memory)
