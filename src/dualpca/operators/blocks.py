@@ -60,8 +60,17 @@ class Blocks(RowBlocked):
         dtype: Any = None,
         block_bytes: int = BLOCK,
     ) -> None:
+        if not hasattr(blocks, "__len__"):
+            raise TypeError(
+                f"blocks is a {type(blocks).__name__}, which can be read only once; give a sequence, "
+                "such as a list of functions that return the blocks"
+            )
         if len(blocks) == 0:
             raise ValueError("blocks is empty; give at least one row block")
+        if shapes is not None and len(shapes) != len(blocks):
+            raise ValueError(
+                f"shapes has {len(shapes)} entries for {len(blocks)} blocks; give one for each block"
+            )
         self._sources: list[Source] = []
         of_functions, given = dtype, shapes or itertools.repeat(None, len(blocks))
         for block, shape in zip(blocks, given, strict=True):
