@@ -38,7 +38,7 @@ coverage: install ## branch coverage of src/ by all tests and doctests; fails be
 	$(BIN)/python -m coverage combine -q
 	$(BIN)/python -m coverage report
 
-mutants: install ## mutation testing of functions/ (base, powers) and linalg.py; fails where less than 85 % are killed
+mutants: install ## mutation testing of functions/base.py and linalg.py; fails where less than 85 % are killed
 	$(BIN)/python tests/mutants.py $(ARGS)
 
 # Without torch, whose old wheels bring gigabytes of CUDA, and without a browser. Old packages meet new

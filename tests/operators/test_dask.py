@@ -327,7 +327,7 @@ def test_all_workers_are_gone_with_what_they_held(processes, hasty):
     processes.worker.kill()
     processes.worker.wait()
     with pytest.raises(
-        RuntimeError, match="(has had no worker for 3 s|does not answer); start it again"
+        RuntimeError, match=r"(has had no worker for 3 s|does not answer); start it again"
     ):
         cluster_module.holders(X)  # what a fit asks for once it has seen a block
 
