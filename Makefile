@@ -58,6 +58,7 @@ $(LOWEST)/.installed: pyproject.toml .ci/lowest.py
 
 test-lowest: $(LOWEST)/.installed ## some of the tests with every dependency at the lower bound of pyproject.toml
 	$(LOWEST)/bin/python -m pytest -n 2 -q -W ignore::DeprecationWarning \
+		--ignore tests/io/test_pandas_index.py \
 		--deselect tests/io/test_tables_formats.py::test_blocks_are_one_table \
 		--deselect tests/preprocessing/test_preprocessor.py::test_numpy_may_ask_for_all_rows $(LOWEST_TESTS) $(ARGS)
 

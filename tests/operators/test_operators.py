@@ -942,7 +942,7 @@ def test_kernel_of_a_function_is_never_stored(monkeypatch):
             lambda: Blocks([lambda: 0] * 2, shapes=[(2, 3), (2, 4)], dtype=float),
             r"\[3, 4\] columns",
         ),
-        (lambda: Blocks([np.ones((2, 3))], shapes=[(2, 3), (2, 3)]), "zip"),
+        (lambda: Blocks([np.ones((2, 3))], shapes=[(2, 3), (2, 3)]), "one for each block"),
         (lambda: Kernel.from_matrix(np.ones((3, 2))), r"K has shape \(3, 2\)"),
         (lambda: Kernel.from_matrix(np.ones(3)), "1 dimension"),
         (lambda: Kernel(Matrix(np.ones((2, 5))), lambda: 0), r"K has shape \(2, 5\)"),

@@ -62,18 +62,21 @@ def kernel_eigenpairs(
     rounding = 2 * eps * max(energy - total, 0.0) / np.sqrt(N)
     direct = options["formulation"] is None and options["solver"] in ("auto", "lapack", "krylov")
 
-    def check(theta: np.ndarray, V: np.ndarray, view: Operator, scale: float) -> float:
+    def check(
+        theta: np.ndarray, V: np.ndarray, view: Operator, scale: float, noise: float
+    ) -> float:
         """Return the largest magnitude of a negative eigenvalue; raise an error if it is too large."""
         ends = ends_of_spectrum(view.T, V, options["seed"], scale)
-        check_definite(kernel, centered, theta, ends, 10 * rounding, by_size=not direct)
+        check_definite(kernel, centered, theta, ends, noise, by_size=not direct)
         return max(-ends.least, 0.0)
 
     # Centring is exact to this; rows that differ by less are one row.
-    if total <= 100 * eps * energy:
+    exact = 100 * eps * energy
+    if total <= exact:
         zeros = np.zeros(1 if fraction else s, dtype=rows.dtype)
         H = np.eye(N, len(zeros), dtype=rows.dtype)
         if not definite:
-            check(zeros, H[:, :0], rows, 1.0)
+            check(zeros, H[:, :0], rows, 1.0, exact)
         lost = not equal()
         ritz = Ritz(H, zeros, zeros + np.float32(lost))
         if lost:
@@ -106,7 +109,9 @@ def kernel_eigenpairs(
     # First-order solvers find eigenvalues by their size, so that negative ones are looked for before.
     look_first = not (direct or definite)
     result = solve_with(**{**options, **LOOK} if look_first else options)
-    negative = 0.0 if definite else check(result.ritz.theta, result.ritz.V, view, scale)
+    negative = 0.0
+    if not definite:
+        negative = check(result.ritz.theta, result.ritz.V, view, scale, 10 * rounding)
     if look_first:
         result = solve_with(**options)
     # The trace of K is less than its positive eigenvalues by the negative ones, known to a factor of 2.
