@@ -1,4 +1,4 @@
-"""How much is tried: little by ``make test``, much by ``make torture`` (TORTURE=1).
+"""How much is tried: little by ``make test-all``, much by ``make torture`` (TORTURE=1).
 
 TORTURE_SEED=n repeats a run. The short run has a seed of its own, so that it changes only with the code.
 """
