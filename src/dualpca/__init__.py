@@ -18,6 +18,7 @@ from .estimators import (
 )
 from .formulations import FORMULATIONS
 from .io.models import load, save
+from .native import native_available
 from .operators import as_operator
 from .problem import DCProblem
 from .solvers import solve
@@ -36,6 +37,7 @@ __all__ = [
     "SparsePCA",
     "as_operator",
     "load",
+    "native_available",
     "save",
     "solve",
 ]

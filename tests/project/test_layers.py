@@ -25,10 +25,11 @@ FRONTS = {*NUMERICS, *METHODS, "estimators", "inspect", "io", "__version__", *FR
 LAYERS = {
     "progress": set(),
     "linalg": set(),
+    "native": set(),
     "_memory": {"linalg"},
     "losses": {"linalg"},
     "functions": {"linalg", "losses"},
-    "operators": {"linalg", "progress", "_memory"},
+    "operators": {"linalg", "native", "progress", "_memory"},
     "problem": {"linalg", "functions", "operators", "_memory"},
     "formulations": {"linalg", "losses", "functions", "problem", "operators"},
     "solvers": {

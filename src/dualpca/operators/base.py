@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Any
 
@@ -27,6 +28,17 @@ BlockFunction = Callable[[slice, Any], Any]
 def split(mapped: Any) -> tuple[Array, tuple[Any, ...]]:
     """Split the result of a sweep map into H and the quantities to be summed over the rows."""
     return (mapped[0], tuple(mapped[1:])) if isinstance(mapped, tuple) else (mapped, ())
+
+
+@dataclass(frozen=True)
+class Shift:
+    """The sweep map ``Y -> Y - 1 shift`` of centred data, with the sums of the columns behind it."""
+
+    shift: Array
+
+    def __call__(self, Y: Array, rows: slice) -> tuple[Array, Array]:
+        H = Y - self.shift
+        return H, array_namespace(H).sum(H, axis=0, keepdims=True)
 
 
 def _counted(product: Callable[..., Array]) -> Callable[..., Array]:
@@ -272,7 +284,7 @@ class Operator(ABC):
         return nullcontext()
 
     def float32_copy(self, scale: float) -> Operator | None:
-        """Return ``scale X`` as a float32 copy; None where X is not a dense array in memory."""
+        """Return ``scale X`` with products in float32; None where X is not a dense array in memory."""
         return None
 
     @property

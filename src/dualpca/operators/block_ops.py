@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache, reduce
 from operator import add
-from threading import Lock
+from threading import Lock, local
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import scipy.sparse as sp
 from array_api_compat import array_namespace, device, is_numpy_array
 from threadpoolctl import ThreadpoolController
 
+from .. import native
 from ..linalg import Array, on_gpu, over_blocks, to_numpy
 
 #: Rows are swept in blocks of about this size: the second product then reads from the cache, which
@@ -85,6 +87,14 @@ def _controller() -> ThreadpoolController:
 
 
 _LIMITED = Lock()
+_before: list[int] = []  # how many threads BLAS had when one_blas_thread began
+_here = local()
+
+
+def blas_threads() -> int:
+    """Return how many threads BLAS may use, by its own or the user's limit."""
+    libraries = _controller().select(user_api="blas").lib_controllers
+    return max((library.get_num_threads() for library in libraries), default=1)
 
 
 @contextmanager
@@ -98,10 +108,50 @@ def one_blas_thread() -> Iterator[None]:
         yield
         return
     try:
+        _before.append(blas_threads())
         with _controller().limit(limits=1, user_api="blas"):
             yield
     finally:
+        _before.clear()
         _LIMITED.release()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let this thread multiply alone, as others multiply other blocks at the same time."""
+    before, _here.alone = getattr(_here, "alone", False), True
+    try:
+        yield
+    finally:
+        _here.alone = before
+
+
+def threads() -> int:
+    """Return how many threads products may use: as many as BLAS, and OMP_NUM_THREADS at most."""
+    if getattr(_here, "alone", False):
+        return 1
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    most = int(given) if given.isdigit() and int(given) > 0 else os.cpu_count() or 1
+    limited = _before[:1]  # another thread may clear it
+    return min(most, limited[0] if limited else blas_threads())
+
+
+def multiply(X: Any, W: Array) -> Array:
+    """Return ``X W`` for a block X."""
+    if native.takes(native.MATMUL, X, W):
+        return native.multiply(native.MATMUL, X, W, threads())
+    if native.takes(native.RMATMUL, X.T, W):
+        return native.multiply(native.RMATMUL, X.T, W, threads())
+    return X @ W
+
+
+def multiply_transposed(X: Any, H: Array) -> Array:
+    """Return ``X^T H`` for a block X."""
+    if native.takes(native.RMATMUL, X, H):
+        return native.multiply(native.RMATMUL, X, H, threads())
+    if native.takes(native.MATMUL, X.T, H):
+        return native.multiply(native.MATMUL, X.T, H, threads())
+    return X.T @ H
 
 
 def gathered(Y: Array) -> Array:

@@ -9,9 +9,9 @@ import scipy.sparse as sp
 
 from ..linalg import Array, cross, gram, is_single, max_abs, namespace, to_numpy
 from ..linalg import total as sum_of
-from .base import Operator, SweepMap, split
+from .base import Operator, Shift, SweepMap, split
 from .block_ops import as_float64, dense, gathered, scale_rows, take
-from .matrix import Matrix
+from .matrix import Affine, Matrix
 from .row_blocks import RowMap
 from .views import View, Weighted
 
@@ -69,9 +69,12 @@ class Centered(View):
 
     def sweep(self, W: Array, row_map: SweepMap | None = None) -> Any:
         shift = cross(self._c, W)
+        if row_map is None:
+            Z, total = self.X.sweep(W, Shift(shift))
+            return Z - self._c @ total
 
         def centred(Y: Array, rows: slice) -> tuple[Any, ...]:
-            H, sums = split(row_map(Y - shift, rows)) if row_map else (Y - shift, ())
+            H, sums = split(row_map(Y - shift, rows))
             return (H, *sums, namespace(H).sum(H, axis=0, keepdims=True))
 
         Z, *sums, total = self.X.sweep(W, centred)
@@ -136,7 +139,7 @@ class Centered(View):
         return K - projection - projection.T + gram(c)
 
 
-class Shifted(RowMap):
+class Shifted(Affine):
     """``X - 1 c^T`` with c subtracted from each block before the products: keeps every digit.
 
     Sparse blocks stay sparse where c is zero; in the other columns all entries are stored.
@@ -159,7 +162,10 @@ class Shifted(RowMap):
                 return subtract_from_sparse(block, c)
             return (block - high) - low if is_rounded else block - high
 
-        super().__init__(X, X.shape, lambda rows, block: [(rows, subtract(block))])
+        # The kernels subtract in float64, which has digits to spare for float32 rows only.
+        exact = is_single(X) or not is_rounded
+        known = to_numpy(column + remainder)[:, 0].astype(float) if exact else None
+        super().__init__(X, lambda rows, block: [(rows, subtract(block))], known)
 
     def float32_copy(self, scale: float) -> Operator | None:
         # In float64, where a copy is of use, c is exact, or its remainder below the rounding.

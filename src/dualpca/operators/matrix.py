@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -12,11 +11,21 @@ import numpy as np
 import scipy.sparse as sp
 from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array
 
+from .. import native
 from ..linalg import Array
-from .base import BlockFunction, Operator, SweepMap
-from .block_ops import as_float, block_rows, compressed, one_blas_thread, sum_up, take
-from .row_blocks import RowBlocked
-from .views import Transposed
+from .base import BlockFunction, Operator, Shift, SweepMap
+from .block_ops import (
+    as_float,
+    block_rows,
+    compressed,
+    multiply,
+    multiply_transposed,
+    one_blas_thread,
+    sum_up,
+    take,
+    threads,
+)
+from .row_blocks import RowBlocked, RowMap
 
 #: Up to so many columns, and from so many products on, each thread sums a Gram matrix of its own
 #: rows. BLAS uses one thread there; with more columns its own threads win.
@@ -24,12 +33,6 @@ THREADED_COLUMNS, THREADED_PRODUCTS = 128, 10**8
 
 #: Below so many entries of a sparse matrix, starting threads costs more than they save.
 THREADED = 2**18
-
-
-def threads() -> int:
-    """Return how many threads products may use: OMP_NUM_THREADS if it is set, as in BLAS."""
-    given = os.environ.get("OMP_NUM_THREADS", "")
-    return int(given) if given.isdigit() and int(given) > 0 else os.cpu_count() or 1
 
 
 def row_parts(data: Any) -> list[tuple[slice, Any]]:
@@ -55,8 +58,8 @@ def row_parts(data: Any) -> list[tuple[slice, Any]]:
 class Matrix(RowBlocked):
     """A dense array (numpy, torch, cupy, any array-API namespace) or a scipy.sparse matrix.
 
-    Sparse data is never densified; CSR rows are multiplied in as many parts as there are threads. A
-    dense numpy array is swept in cache-sized row blocks. All of these are views.
+    Sparse data is never densified. C kernels multiply numpy arrays and CSR rows, in as many parts as
+    there are threads; without them a dense numpy array is swept in cache-sized row blocks.
     """
 
     def __init__(
@@ -111,7 +114,8 @@ class Matrix(RowBlocked):
 
     def blas_limited(self) -> AbstractContextManager[Any]:
         threaded = self.data.nnz >= THREADED if self.sparse else self._few_columns
-        return one_blas_thread() if threaded else nullcontext()
+        kernels = native.takes_array(self.data) or native.takes_array(self.data.T)
+        return one_blas_thread() if threaded or kernels else nullcontext()
 
     @property
     def _few_columns(self) -> bool:
@@ -141,23 +145,39 @@ class Matrix(RowBlocked):
         return self.sparse and self.data.format == "csc"
 
     def matmul(self, W: Array) -> Array:
-        if self.sparse:
+        if self.sparse and not native.native_available():
             return self.T.rmatmul(W) if self._by_columns else super().matmul(W)
         self._counter[0] += 1
-        return self.data @ W
+        return multiply(self.data, W)
 
     def rmatmul(self, H: Array) -> Array:
-        if self.sparse:
+        if self.sparse and not native.native_available():
             return self.T.matmul(H) if self._by_columns else super().rmatmul(H)
         self._counter[0] += 1
-        return self.data.T @ H
+        return multiply_transposed(self.data, H)
 
     def sweep(self, W: Array, row_map: SweepMap | None = None) -> Any:
-        if not self._by_columns:
+        shift = row_map.shift if isinstance(row_map, Shift) else None
+        if (row_map is None or shift is not None) and native.takes(native.SWEEP, self.data, W):
+            self._counter[0] += 1
+            return native.multiply(native.SWEEP, self.data, W, threads(), shift=shift)
+        if not (self._by_columns or native.takes(native.MATMUL, self.data.T, W)):
             return super().sweep(W, row_map)
-        total = Transposed(self.T).sweep(W, row_map)
+        total = Operator.sweep(self, W, row_map)
         self._counter[0] -= 1  # the two products are one sweep
         return total
+
+    def column_sums(
+        self, weights: Array | None = None, *, exact: bool = True, keep: bool = False
+    ) -> tuple[Array, float]:
+        if weights is not None or self._moments or not native.takes_array(self.data):
+            return super().column_sums(weights, exact=exact, keep=keep)
+        self._counter[0] += 1
+        self._stored = self.data.size
+        sums = native.moments(self.data, threads())
+        if keep:
+            self._moments = *sums, True
+        return sums
 
     def kernel(self, *, single: bool = False) -> Array:
         return self.T.gram(single=single)
@@ -165,13 +185,12 @@ class Matrix(RowBlocked):
     def float32_copy(self, scale: float, center: Array | None = None) -> Operator | None:
         if self.sparse:  # its products are bound by the indices, not by the numbers
             return None
+        if is_numpy_array(self.data):
+            return in_float32(self, scale, center)
         xp = array_namespace(self.data)
-        copy = xp.empty(self.shape, dtype=xp.float32, device=device(self.data))
         self._counter[0] += 1
-        for rows, block in self.blocks():  # only a block at a time exists in float64 twice
-            block = block if center is None else block - center.T
-            copy[rows, :] = xp.astype(block * scale, xp.float32)
-        return Matrix(copy, self._counter)
+        block = self.data if center is None else self.data - center.T
+        return Matrix(xp.astype(block * scale, xp.float32), self._counter)
 
     def asarray(self, values: Any) -> Array:
         if self.sparse:
@@ -180,3 +199,51 @@ class Matrix(RowBlocked):
         values = values if is_array_api_obj(values) else np.asarray(values)
         xp = array_namespace(self.data)
         return xp.asarray(values, dtype=self.dtype, device=device(self.data))
+
+
+class Affine(RowMap):
+    """``scale (X - 1 c^T)``, computed from the rows of X as they are read.
+
+    ``block_map`` computes it for one block. C kernels do it in float64 for a few rows of a numpy array
+    at a time, and round to ``dtype``; ``center`` is c in float64, or None where it has no digits for c.
+    """
+
+    def __init__(
+        self,
+        X: Operator,
+        block_map: Any,
+        center: np.ndarray | None,
+        scale: float = 1.0,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(X, X.shape, block_map, dtype)
+        self._rows = X.data if isinstance(X, Matrix) and center is not None else None
+        self._given = {"center": center, "scale": scale}
+
+    def _product(self, kind: int, W: Array) -> Array | None:
+        if self._rows is None or not native.takes(kind, self._rows, W, convert=True):
+            return None
+        self._counter[0] += 1
+        return native.multiply(kind, self._rows, W, threads(), **self._given)
+
+    def matmul(self, W: Array) -> Array:
+        Y = self._product(native.MATMUL, W)
+        return super().matmul(W) if Y is None else Y
+
+    def rmatmul(self, H: Array) -> Array:
+        Z = self._product(native.RMATMUL, H)
+        return super().rmatmul(H) if Z is None else Z
+
+    def sweep(self, W: Array, row_map: SweepMap | None = None) -> Any:
+        Z = self._product(native.SWEEP, W) if row_map is None else None
+        return super().sweep(W, row_map) if Z is None else Z
+
+
+def in_float32(X: Matrix, scale: float, center: Array | None) -> Affine:
+    """Return ``scale (X - 1 c^T)`` with products in float32, without a copy of X."""
+    c = np.zeros(X.shape[1]) if center is None else np.asarray(center, dtype=float)[:, 0]
+
+    def convert(rows: slice, block: Any) -> list[tuple[slice, Any]]:
+        return [(rows, ((block - c) * scale).astype(np.float32))]
+
+    return Affine(X, convert, c, scale, np.dtype(np.float32))

@@ -20,6 +20,8 @@ from .block_ops import (
     dense,
     energy,
     moments,
+    multiply,
+    multiply_transposed,
     row_norms,
     scale_rows,
     squares,
@@ -72,16 +74,16 @@ class RowBlocked(Operator):
         return RowMap(self, shape, lambda rows, block: [(rows, take(block, features, axis=1))])
 
     def matmul(self, W: Array) -> Array:
-        return self.map_rows(lambda rows, block: block @ W, W.shape[1])
+        return self.map_rows(lambda rows, block: multiply(block, W), W.shape[1])
 
     def rmatmul(self, H: Array) -> Array:
-        return self.sum_blocks(lambda rows, block: (block.T @ H[rows, :],))[0]
+        return self.sum_blocks(lambda rows, block: (multiply_transposed(block, H[rows, :]),))[0]
 
     def sweep(self, W: Array, row_map: SweepMap | None = None) -> Any:
         def part(rows: slice, block: Any) -> tuple[Any, ...]:
-            Y = block @ W
+            Y = multiply(block, W)
             H, sums = split(row_map(Y, rows)) if row_map else (Y, ())
-            return block.T @ H, *sums
+            return multiply_transposed(block, H), *sums
 
         total = self.sum_blocks(part)
         return total if len(total) > 1 else total[0]

@@ -29,6 +29,7 @@ from ..block_ops import (
     cast,
     compressed,
     one_blas_thread,
+    one_thread,
     stack,
     sum_up,
     take,
@@ -165,13 +166,15 @@ def each(
 
 def total(*work: Any) -> tuple[Any, ...]:
     """Return the sum of a function over a group, on the host."""
-    sums = sum_up(part for parts in each(*work) for part in parts)
+    with one_thread():
+        sums = sum_up(part for parts in each(*work) for part in parts)
     return tuple(to_numpy(entry) if hasattr(entry, "shape") else entry for entry in sums)
 
 
 def rows_of(*work: Any) -> list[Any]:
     """Return the rows that a function makes of each block of a group."""
-    blocks = (stack(parts) for parts in each(*work))
+    with one_thread():
+        blocks = [stack(parts) for parts in each(*work)]
     # Vectors are combined with others of their kind, which may come from the host.
     return [to_numpy(rows) if rows.ndim == 1 else rows for rows in blocks]
 

@@ -1,0 +1,100 @@
+"""Thin products by C kernels, which are optional: NumPy and SciPy do the same without them.
+
+A kernel keeps a few rows of X in the cache for both products of ``X^T (X W)``, so that X is read from
+memory once. ``DUALPCA_NATIVE=0`` in the environment turns the kernels off.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+try:
+    from . import _kernels as kernels
+except ImportError:  # built without a C compiler
+    kernels = None
+
+if os.environ.get("DUALPCA_NATIVE", "") == "0":
+    kernels = None
+
+#: The kinds of product.
+SWEEP, MATMUL, RMATMUL = 0, 1, 2
+
+#: BLAS multiplies more columns than this at its full rate.
+WIDEST = 128
+
+#: ``X^T H`` is left to BLAS where the sums of one thread would take more bytes.
+SUMS = 2**26
+
+TYPES = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+def native_available() -> bool:
+    """Return whether products are computed by the C kernels.
+
+    Examples
+    --------
+    >>> import dualpca
+    >>> dualpca.native_available() in (True, False)
+    True
+    """
+    return kernels is not None
+
+
+def takes_array(X: Any) -> bool:
+    """Whether the kernels can read X: a numpy array whose rows are contiguous."""
+    if kernels is None or not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype not in TYPES:
+        return False
+    return X.flags.aligned and (X.shape[1] <= 1 or X.strides[1] == X.itemsize)
+
+
+def takes(kind: int, X: Any, W: Any, *, convert: bool = False) -> bool:
+    """Whether the kernels multiply X, dense or CSR, by the thin factor W.
+
+    Both must have one type, unless rows of X are to be converted to that of W.
+    """
+    if kernels is None or not (isinstance(W, np.ndarray) and W.ndim == 2 and W.dtype in TYPES):
+        return False
+    if not (0 < W.shape[1] <= WIDEST and W.flags.aligned):
+        return False
+    if kind != MATMUL and 8 * X.shape[1] * W.shape[1] > SUMS:
+        return False
+    if sp.issparse(X):
+        return X.format == "csr" and X.dtype == W.dtype
+    return takes_array(X) and (convert or X.dtype == W.dtype)
+
+
+def multiply(
+    kind: int,
+    X: Any,
+    W: np.ndarray,
+    threads: int,
+    *,
+    center: np.ndarray | None = None,
+    scale: float = 1.0,
+    shift: np.ndarray | None = None,
+) -> Any:
+    """Return ``X W``, ``X^T W`` or ``X^T (X W)`` in the type of W, of an X that the kernels take.
+
+    ``center`` and ``scale`` replace a dense X by ``scale (X - 1 center^T)``, in float64 before it is
+    rounded to the type of W. With a ``shift``, a sweep returns ``X^T (X W - 1 shift)`` and the sums of
+    the columns of ``X W - 1 shift``.
+    """
+    rows = X.shape[0] if kind == MATMUL else X.shape[1]
+    out = np.empty((rows, W.shape[1]), dtype=W.dtype)
+    total = None if shift is None else np.zeros(W.shape[1])
+    if sp.issparse(X):
+        parts = (X.data, X.indices, X.indptr, X.shape[1])
+        kernels.csr_product(kind, *parts, W, out, shift, total, threads)
+    else:
+        kernels.product(kind, X, W, out, center, scale, shift, total, threads)
+    return out if total is None else (out, total.astype(W.dtype)[None, :])
+
+
+def moments(X: np.ndarray, threads: int) -> tuple[np.ndarray, float]:
+    """Return the sums of the columns of X and the sum of its squares, in float64."""
+    sums = np.zeros(X.shape[1])
+    return sums, kernels.moments(X, sums, threads)

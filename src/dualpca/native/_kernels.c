@@ -1,0 +1,430 @@
+/* Thin products with row-major dense and CSR matrices, in threads, for Python's stable ABI.
+ *
+ * Every function takes buffers, checks their shapes, releases the GIL and writes into an output that the
+ * caller allocated. Rows (or columns) are divided among the threads in a fixed way and their sums are
+ * added in order, so that an answer depends on the number of threads only.
+ */
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    const char *data;
+    long rows, columns, stride; /* stride in bytes */
+    int wide;                   /* whether entries are float64 */
+    const double *center;       /* subtracted from each row, or NULL */
+    double scale;
+} dense;
+
+typedef struct {
+    const void *data, *indices, *indptr;
+    long rows, columns, stored;
+    int long_indices;
+} csr;
+
+typedef struct {
+    char *data;
+    long rows, columns, row_stride, column_stride; /* strides in bytes */
+} factor;
+
+enum kind { SWEEP, MATMUL, RMATMUL, MOMENTS };
+
+typedef struct {
+    enum kind kind;
+    const dense *X;
+    const csr *S;
+    const void *packed, *shift;
+    long packed_rows, groups, lanes;
+    factor out;
+} task;
+
+typedef struct {
+    long lanes, panel;
+    void (*pack)(const factor *, long, long, long, void *);
+    int (*rows)(const task *, long, long, double *, double *);
+    int (*csr)(const task *, long, long, void *, double *);
+    double (*moments)(const dense *, long, long, double *);
+} table;
+
+static void *aligned(size_t size)
+{
+    return aligned_alloc(64, (size + 127) / 64 * 64);
+}
+
+/* Entries from one row of a panel to the next, not a multiple of 4096 bytes. */
+static long padded(long n, long size)
+{
+    const long entries = (n + 15) / 16 * 16;
+    return entries * size % 2048 ? entries : entries + 16;
+}
+
+#define PASTE(a, b, c) a##_##b##_##c
+#define EXPAND(a, b, c) PASTE(a, b, c)
+#define NAME(name) EXPAND(name, T, VECTOR)
+
+#if defined(__x86_64__)
+#define VECTOR 16
+#define R 8
+#define T float
+#include "kernels.h"
+#undef T
+#define T double
+#include "kernels.h"
+#undef T
+#undef VECTOR
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+#define VECTOR 32
+#define T float
+#include "kernels.h"
+#undef T
+#define T double
+#include "kernels.h"
+#undef T
+#undef VECTOR
+#undef R
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512vl,avx512dq,avx512bw,prefer-vector-width=512")
+#define VECTOR 64
+#define R 12
+#define T float
+#include "kernels.h"
+#undef T
+#define T double
+#include "kernels.h"
+#undef T
+#pragma GCC pop_options
+static const struct { const char *name; const table *single, *twice; } TABLES[] = {
+    {"sse2", &table_float_16, &table_double_16},
+    {"avx2", &table_float_32, &table_double_32},
+    {"avx512", &table_float_64, &table_double_64},
+};
+static int best(void)
+{
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw")) return 2;
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? 1 : 0;
+}
+#else /* NEON and others: vectors of 16 bytes, which the compiler knows how to multiply */
+#define VECTOR 16
+#define R 12
+#define T float
+#include "kernels.h"
+#undef T
+#define T double
+#include "kernels.h"
+#undef T
+static const struct { const char *name; const table *single, *twice; } TABLES[] = {
+    {"vector", &table_float_16, &table_double_16},
+};
+static int best(void)
+{
+    return 0;
+}
+#endif
+
+static int level;
+
+/* The kernels of the best instructions; of narrower vectors where those hold all columns. */
+static const table *table_for(long columns, int single)
+{
+    int i = level;
+    while (i > 0 && columns <= (single ? TABLES[i - 1].single : TABLES[i - 1].twice)->lanes) i--;
+    return single ? TABLES[i].single : TABLES[i].twice;
+}
+
+/* One thread's share. */
+typedef struct {
+    const task *task;
+    const table *table;
+    long first, last;
+    void *sum;
+    double *total, energy;
+    int failed;
+} share;
+
+static void *work(void *argument)
+{
+    share *s = argument;
+    const task *t = s->task;
+    if (t->kind == MOMENTS) s->energy = s->table->moments(t->X, s->first, s->last, s->sum);
+    else if (t->S) s->failed = s->table->csr(t, s->first, s->last, s->sum, s->total);
+    else s->failed = s->table->rows(t, s->first, s->last, s->sum, s->total);
+    return NULL;
+}
+
+/* Run the shares, the first in this thread; a share whose thread cannot start runs here too. */
+static int run(share *shares, int count)
+{
+    pthread_t threads[64];
+    int started[64] = {0}, failed = 0;
+    for (int i = 1; i < count; i++) started[i] = !pthread_create(&threads[i], NULL, work, &shares[i]);
+    work(&shares[0]);
+    for (int i = 1; i < count; i++) {
+        if (started[i]) pthread_join(threads[i], NULL);
+        else work(&shares[i]);
+    }
+    for (int i = 0; i < count; i++) failed |= shares[i].failed;
+    return failed;
+}
+
+/* Where share i of `count` begins: equal numbers of rows, or of stored entries. */
+static long cut(const task *t, long n, long unit, int i, int count)
+{
+    if (i == 0 || i == count) return i ? n : 0;
+    if (!t->S) return (n * i / count + unit - 1) / unit * unit < n ? (n * i / count + unit - 1) / unit * unit : n;
+    const csr *S = t->S;
+#define ENTRIES(row) (S->long_indices ? (long)((const long long *)S->indptr)[row] : (long)((const int *)S->indptr)[row])
+    const long wanted = ENTRIES(0) + (ENTRIES(n) - ENTRIES(0)) / count * i;
+    long low = 0, high = n;
+    while (low < high) {
+        const long middle = (low + high) / 2;
+        if (ENTRIES(middle) < wanted) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+#undef ENTRIES
+}
+
+/* X W, X^T H or X^T (X W - shift) into `out`, of type float where `single`. */
+static int multiply(enum kind kind, const dense *X, const csr *S, const factor *W, const factor *out,
+                    const factor *shift, double *total, int single, int count)
+{
+    const table *f = table_for(W->columns, single);
+    const long size = single ? sizeof(float) : sizeof(double);
+    const long N = X ? X->rows : S->rows, d = X ? X->columns : S->columns;
+    const long vectors = (W->columns + f->lanes - 1) / f->lanes;
+    const long lanes = (!S || vectors == 1 ? 1 : vectors == 2 ? 2 : 4) * f->lanes;
+    const long groups = (W->columns + lanes - 1) / lanes, width = groups * lanes;
+    const long packed_rows = (W->rows + f->panel - 1) / f->panel * f->panel;
+    const long part = S ? size : (long)sizeof(double); /* bytes of an entry of a sum */
+    const int summed = kind != MATMUL;
+    share shares[64] = {{0}};
+    void *packed = aligned(groups * packed_rows * lanes * size);
+    const long bytes = summed ? count * d * width * part : 0;
+    void *sums = aligned(bytes);
+    double *totals = calloc(count, width * sizeof(double));
+    void *moved = aligned(width * size);
+    int failed = !packed || !sums || !totals || !moved;
+    task t = {kind, X, S, packed, NULL, kind == RMATMUL ? packed_rows : W->rows, groups, lanes, *out};
+    if (!failed) {
+        memset(sums, 0, bytes);
+        f->pack(W, groups, t.packed_rows, lanes, packed);
+        if (shift) f->pack(shift, groups, 1, lanes, moved), t.shift = moved;
+        for (int i = 0; i < count; i++)
+            shares[i] = (share){&t, f, cut(&t, N, f->panel, i, count), cut(&t, N, f->panel, i + 1, count),
+                                (char *)sums + (summed ? i * d * width * part : 0), totals + i * width, 0, 0};
+        failed = run(shares, count);
+    }
+    if (!failed && summed) {
+        for (long i = 0; i < d; i++)
+            for (long k = 0; k < out->columns; k++) {
+                const long at = ((k / lanes) * d + i) * lanes + k % lanes;
+                double sum = 0;
+                for (int c = 0; c < count; c++) {
+                    const char *p = (const char *)sums + (c * d * width + at) * part;
+                    sum += part == sizeof(float) ? *(const float *)p : *(const double *)p;
+                }
+                char *o = out->data + i * out->row_stride + k * size;
+                if (single) *(float *)o = (float)sum;
+                else *(double *)o = sum;
+            }
+    }
+    for (int c = 0; total && !failed && c < count; c++)
+        for (long k = 0; k < out->columns; k++) total[k] += totals[c * width + k];
+    free(packed), free(sums), free(totals), free(moved);
+    return failed;
+}
+
+/* Python: buffers of float32, float64, int32 or int64 with their shapes checked. */
+
+static int get(PyObject *object, Py_buffer *view, int dimensions, int writable, const char *types)
+{
+    if (PyObject_GetBuffer(object, view, PyBUF_STRIDES | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0))) return -1;
+    const char *format = view->format ? view->format : "B";
+    const union { short number; char bytes[2]; } order = {1};
+    if (strchr(order.bytes[0] ? "@=<" : "@=>", format[0]) && format[0]) format++; /* this machine's byte order */
+    if (view->ndim == dimensions && strlen(format) == 1 && strchr(types, format[0])) return 0;
+    PyErr_Format(PyExc_TypeError, "a buffer has %d dimensions and format '%s'; %d and one of '%s' are needed",
+                 view->ndim, format, dimensions, types);
+    PyBuffer_Release(view);
+    view->obj = NULL;
+    return -1;
+}
+
+static int is_dense_row(const Py_buffer *view, int axis)
+{
+    return view->shape[axis] <= 1 || view->strides[axis] == view->itemsize;
+}
+
+static factor as_factor(const Py_buffer *view)
+{
+    return (factor){view->buf, view->shape[0], view->shape[1], view->strides[0], view->strides[1]};
+}
+
+static int limited(int count, double operations)
+{
+    const int worth = operations < 4e8 ? 1 + (int)(operations / 4e6) : 64; /* starting a thread takes 20 us */
+    count = count < worth ? count : worth;
+    return count < 1 ? 1 : count > 64 ? 64 : count;
+}
+
+enum { X_VIEW, W_VIEW, OUT_VIEW, CENTER_VIEW, SHIFT_VIEW, TOTAL_VIEW, INDICES_VIEW, INDPTR_VIEW, VIEWS };
+
+static void release(Py_buffer *views)
+{
+    for (int i = 0; i < VIEWS; i++)
+        if (views[i].obj) PyBuffer_Release(&views[i]);
+}
+
+static PyObject *finish(Py_buffer *views, int failed)
+{
+    release(views);
+    if (failed > 0) return PyErr_NoMemory();
+    if (failed < 0) return NULL;
+    Py_RETURN_NONE;
+}
+
+/* Get W, out, shift and total, and check that they fit a product with an N x d matrix. */
+static int factors(Py_buffer *v, enum kind kind, long N, long d, PyObject *W, PyObject *out, PyObject *shift,
+                   PyObject *total)
+{
+    if (get(W, &v[W_VIEW], 2, 0, "fd") || get(out, &v[OUT_VIEW], 2, 1, "fd")) return -1;
+    if (shift != Py_None && (get(shift, &v[SHIFT_VIEW], 2, 0, "fd") || get(total, &v[TOTAL_VIEW], 1, 1, "d"))) return -1;
+    const long b = v[W_VIEW].shape[1], in = kind == RMATMUL ? N : d, result = kind == MATMUL ? N : d;
+    int fits = v[W_VIEW].shape[0] == in && v[OUT_VIEW].shape[0] == result && v[OUT_VIEW].shape[1] == b;
+    fits = fits && v[W_VIEW].itemsize == v[OUT_VIEW].itemsize && is_dense_row(&v[OUT_VIEW], 1);
+    if (v[SHIFT_VIEW].obj)
+        fits = fits && kind == SWEEP && v[SHIFT_VIEW].shape[0] == 1 && v[SHIFT_VIEW].shape[1] == b &&
+               v[SHIFT_VIEW].itemsize == v[W_VIEW].itemsize && v[TOTAL_VIEW].shape[0] == b &&
+               is_dense_row(&v[TOTAL_VIEW], 0);
+    if (!fits) PyErr_SetString(PyExc_ValueError, "the shapes or types of the factors do not fit the matrix");
+    return fits ? 0 : -1;
+}
+
+static PyObject *product(PyObject *self, PyObject *args)
+{
+    PyObject *x, *w, *o, *c, *sh, *to;
+    int kind, threads;
+    double scale;
+    if (!PyArg_ParseTuple(args, "iOOOOdOOi", &kind, &x, &w, &o, &c, &scale, &sh, &to, &threads)) return NULL;
+    Py_buffer v[VIEWS] = {{0}};
+    if (get(x, &v[X_VIEW], 2, 0, "fd")) return finish(v, -1);
+    dense X = {v[X_VIEW].buf, v[X_VIEW].shape[0], v[X_VIEW].shape[1], v[X_VIEW].strides[0], v[X_VIEW].itemsize == 8, NULL, scale};
+    if (factors(v, kind, X.rows, X.columns, w, o, sh, to)) return finish(v, -1);
+    if (c != Py_None) {
+        if (get(c, &v[CENTER_VIEW], 1, 0, "d")) return finish(v, -1);
+        X.center = v[CENTER_VIEW].buf;
+    }
+    if (!is_dense_row(&v[X_VIEW], 1) || (X.center && (v[CENTER_VIEW].shape[0] != X.columns || !is_dense_row(&v[CENTER_VIEW], 0)))) {
+        PyErr_SetString(PyExc_ValueError, "the rows of X or the center are not contiguous, or do not fit");
+        return finish(v, -1);
+    }
+    const factor W = as_factor(&v[W_VIEW]), out = as_factor(&v[OUT_VIEW]);
+    const factor shift = sh != Py_None ? as_factor(&v[SHIFT_VIEW]) : out;
+    int failed;
+    threads = limited(threads, 4.0 * X.rows * X.columns * W.columns);
+    Py_BEGIN_ALLOW_THREADS
+    failed = multiply(kind, &X, NULL, &W, &out, sh != Py_None ? &shift : NULL,
+                      sh != Py_None ? v[TOTAL_VIEW].buf : NULL, v[W_VIEW].itemsize == 4, threads);
+    Py_END_ALLOW_THREADS
+    return finish(v, failed ? 1 : 0);
+}
+
+static PyObject *csr_product(PyObject *self, PyObject *args)
+{
+    PyObject *x, *indices, *indptr, *w, *o, *sh, *to;
+    int kind, threads;
+    Py_ssize_t columns;
+    if (!PyArg_ParseTuple(args, "iOOOnOOOOi", &kind, &x, &indices, &indptr, &columns, &w, &o, &sh, &to, &threads)) return NULL;
+    Py_buffer v[VIEWS] = {{0}};
+    if (get(x, &v[X_VIEW], 1, 0, "fd") || get(indices, &v[INDICES_VIEW], 1, 0, "ilq") ||
+        get(indptr, &v[INDPTR_VIEW], 1, 0, "ilq")) return finish(v, -1);
+    csr S = {v[X_VIEW].buf, v[INDICES_VIEW].buf, v[INDPTR_VIEW].buf, v[INDPTR_VIEW].shape[0] - 1, columns, v[INDICES_VIEW].shape[0], v[INDICES_VIEW].itemsize == 8};
+    int fits = v[INDPTR_VIEW].itemsize == v[INDICES_VIEW].itemsize && S.rows >= 0;
+    for (int i = 0; i < 3; i++) fits = fits && is_dense_row(&v[(int[]){X_VIEW, INDICES_VIEW, INDPTR_VIEW}[i]], 0);
+    if (!fits) PyErr_SetString(PyExc_ValueError, "the parts of the sparse matrix do not fit each other");
+    if (!fits || factors(v, kind, S.rows, columns, w, o, sh, to)) return finish(v, -1);
+    const factor W = as_factor(&v[W_VIEW]), out = as_factor(&v[OUT_VIEW]);
+    const factor shift = sh != Py_None ? as_factor(&v[SHIFT_VIEW]) : out;
+    const int single = v[W_VIEW].itemsize == 4;
+    if (v[X_VIEW].itemsize != v[W_VIEW].itemsize) {
+        PyErr_SetString(PyExc_TypeError, "the entries and the factor differ in type");
+        return finish(v, -1);
+    }
+    int failed;
+    threads = limited(threads, 40.0 * v[X_VIEW].shape[0] * W.columns);
+    Py_BEGIN_ALLOW_THREADS
+    failed = multiply(kind, NULL, &S, &W, &out, sh != Py_None ? &shift : NULL,
+                      sh != Py_None ? v[TOTAL_VIEW].buf : NULL, single, threads);
+    Py_END_ALLOW_THREADS
+    return finish(v, failed ? 1 : 0);
+}
+
+static PyObject *moments(PyObject *self, PyObject *args)
+{
+    PyObject *x, *o;
+    int threads;
+    if (!PyArg_ParseTuple(args, "OOi", &x, &o, &threads)) return NULL;
+    Py_buffer v[VIEWS] = {{0}};
+    if (get(x, &v[X_VIEW], 2, 0, "fd") || get(o, &v[OUT_VIEW], 1, 1, "d")) return finish(v, -1);
+    const dense X = {v[X_VIEW].buf, v[X_VIEW].shape[0], v[X_VIEW].shape[1], v[X_VIEW].strides[0], v[X_VIEW].itemsize == 8, NULL, 1.0};
+    if (!is_dense_row(&v[X_VIEW], 1) || !is_dense_row(&v[OUT_VIEW], 0) || v[OUT_VIEW].shape[0] != X.columns) {
+        PyErr_SetString(PyExc_ValueError, "the rows of X are not contiguous, or the sums do not fit");
+        return finish(v, -1);
+    }
+    const table *f = X.wide ? TABLES[level].twice : TABLES[level].single;
+    const int count = limited(threads, 8.0 * X.rows * X.columns);
+    double *sums = calloc(count, (X.columns + 1) * sizeof(double)), *out = v[OUT_VIEW].buf, energy = 0;
+    const task t = {.kind = MOMENTS, .X = &X};
+    if (!sums) return finish(v, 1);
+    Py_BEGIN_ALLOW_THREADS
+    share shares[64] = {{0}};
+    for (int i = 0; i < count; i++)
+        shares[i] = (share){.task = &t, .table = f, .first = cut(&t, X.rows, 1, i, count), .last = cut(&t, X.rows, 1, i + 1, count), .sum = sums + i * X.columns};
+    run(shares, count);
+    for (int i = 0; i < count; i++) {
+        energy += shares[i].energy;
+        for (long j = 0; j < X.columns; j++) out[j] += sums[i * X.columns + j];
+    }
+    Py_END_ALLOW_THREADS
+    free(sums);
+    release(v);
+    return PyFloat_FromDouble(energy);
+}
+
+/* The names of the instruction sets that this machine has, best last; with a name, use that one. */
+static PyObject *instructions(PyObject *self, PyObject *args)
+{
+    const char *wanted = NULL;
+    if (!PyArg_ParseTuple(args, "|s", &wanted)) return NULL;
+    PyObject *names = PyList_New(0);
+    for (int i = 0; names && i <= best(); i++) {
+        PyObject *name = PyUnicode_FromString(TABLES[i].name);
+        if (!name || PyList_Append(names, name)) Py_CLEAR(names);
+        Py_XDECREF(name);
+        if (wanted && !strcmp(wanted, TABLES[i].name)) level = i;
+    }
+    return names;
+}
+
+static PyMethodDef METHODS[] = {
+    {"product", product, METH_VARARGS, "product(kind, X, W, out, center, scale, shift, total, threads)"},
+    {"csr_product", csr_product, METH_VARARGS, "csr_product(kind, data, indices, indptr, columns, W, out, shift, total, threads)"},
+    {"moments", moments, METH_VARARGS, "moments(X, sums, threads): add column sums to sums, return the sum of squares"},
+    {"instructions", instructions, METH_VARARGS, "instructions(name=None): the instruction sets of this machine, best last"},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_kernels", "Thin products with dense and CSR matrices.", -1, METHODS};
+
+PyMODINIT_FUNC PyInit__kernels(void)
+{
+    level = best();
+    return PyModule_Create(&MODULE);
+}

@@ -1,0 +1,246 @@
+/* Thin products of one vector width and one arithmetic type T; _kernels.c includes it for each.
+ *
+ * A panel is R rows of X. Factors with b columns are packed into groups of L columns, one vector
+ * register to a row, so that both products of a panel keep R vectors in registers:
+ *
+ *     y_panel    Y += P W      R accumulators, a row of W at a time
+ *     z_panel    Z += P^T Y    R rows of Y stay, four columns of P at a time
+ *
+ * P is then still in the cache for the second product: X is read from memory once.
+ */
+
+#define L (VECTOR / (long)sizeof(T))
+typedef T NAME(vector) __attribute__((vector_size(VECTOR)));
+#define V NAME(vector)
+
+/* Sums run over at most CHUNK columns or FLUSH panels before they are added to the next level: the
+ * error then grows with the root of these, not of the sides of X. */
+#define CHUNK 256
+#define FLUSH 256
+
+/* Rows of a factor that a sparse row will need are fetched this many entries ahead. */
+#define AHEAD 16
+
+static void NAME(y_panel)(const T *P, long ld, long n, const T *W, T *Y)
+{
+    V a[R];
+    for (int r = 0; r < R; r++) a[r] = (V){0};
+    for (long j = 0; j < n; j++) {
+        const V w = *(const V *)(W + j * L);
+#pragma GCC unroll 12
+        for (int r = 0; r < R; r++) a[r] += P[r * ld + j] * w;
+    }
+    for (int r = 0; r < R; r++) *(V *)(Y + r * L) += a[r];
+}
+
+static void NAME(z_panel)(const T *P, long ld, long n, const T *Y, T *Z)
+{
+    V y[R];
+    for (int r = 0; r < R; r++) y[r] = *(const V *)(Y + r * L);
+    long j = 0;
+    for (; j + 4 <= n; j += 4) {
+        V *z = (V *)(Z + j * L);
+        V z0 = z[0], z1 = z[1], z2 = z[2], z3 = z[3];
+#pragma GCC unroll 12
+        for (int r = 0; r < R; r++) {
+            const T *p = P + r * ld + j;
+            z0 += p[0] * y[r];
+            z1 += p[1] * y[r];
+            z2 += p[2] * y[r];
+            z3 += p[3] * y[r];
+        }
+        z[0] = z0, z[1] = z1, z[2] = z2, z[3] = z3;
+    }
+    for (; j < n; j++) {
+        V z = *(V *)(Z + j * L);
+        for (int r = 0; r < R; r++) z += P[r * ld + j] * y[r];
+        *(V *)(Z + j * L) = z;
+    }
+}
+
+/* R rows of scale (X - 1 c^T) as a panel in T; rows beyond `rows` are 0. */
+static void NAME(convert)(const dense *X, long row, long rows, T *panel, long ld)
+{
+    const long n = X->columns;
+    const double *c = X->center, scale = X->scale;
+    for (long r = 0; r < R; r++) {
+        T *p = panel + r * ld;
+        if (r >= rows) {
+            memset(p, 0, n * sizeof(T));
+            continue;
+        }
+        const char *start = X->data + (row + r) * X->stride;
+        if (X->wide) {
+            const double *x = (const double *)start;
+            if (c) for (long j = 0; j < n; j++) p[j] = (T)((x[j] - c[j]) * scale);
+            else for (long j = 0; j < n; j++) p[j] = (T)(x[j] * scale);
+        } else {
+            const float *x = (const float *)start;
+            if (c) for (long j = 0; j < n; j++) p[j] = (T)(((double)x[j] - c[j]) * scale);
+            else for (long j = 0; j < n; j++) p[j] = (T)(x[j] * scale);
+        }
+    }
+}
+
+/* The panel at `row`: rows of X itself where they can be used as they are, else a copy in `buffer`. */
+static const T *NAME(panel)(const dense *X, long row, long last, T *buffer, long *ld)
+{
+    const long rows = last - row < R ? last - row : R;
+    const int same = X->wide == (sizeof(T) == 8) && !X->center && X->scale == 1.0;
+    /* Rows that are a multiple of 4096 bytes apart would share one set of the first cache. */
+    if (same && rows == R && X->stride % 4096) {
+        *ld = X->stride / (long)sizeof(T);
+        return (const T *)(X->data + row * X->stride);
+    }
+    NAME(convert)(X, row, rows, buffer, *ld = padded(X->columns, sizeof(T)));
+    return buffer;
+}
+
+/* Columns of a factor as groups of `lanes`: entry (g rows + i) lanes + k is A[i, g lanes + k], or 0. */
+static void NAME(pack)(const factor *A, long groups, long rows, long lanes, void *memory)
+{
+    T *packed = memory;
+    memset(packed, 0, groups * rows * lanes * sizeof(T));
+    for (long k = 0; k < A->columns; k++) {
+        T *p = packed + (k / lanes) * rows * lanes + k % lanes;
+        const char *a = A->data + k * A->column_stride;
+        for (long i = 0; i < A->rows; i++) p[i * lanes] = *(const T *)(a + i * A->row_stride);
+    }
+}
+
+/* Write rows of `lanes` numbers to a factor from its column `first` on, as many as it has. */
+static void NAME(store)(const factor *A, long row, long rows, long first, long lanes, const T *Y)
+{
+    const long n = A->columns - first < lanes ? A->columns - first : lanes;
+    for (long r = 0; r < rows; r++)
+        memcpy(A->data + (row + r) * A->row_stride + first * sizeof(T), Y + r * lanes, n * sizeof(T));
+}
+
+static void NAME(flush)(long size, T *part, double *sum)
+{
+    for (long i = 0; i < size; i++) sum[i] += part[i], part[i] = 0;
+}
+
+/* Rows [first, last) of a product: SWEEP adds X^T (X W - shift) to `sum`, and the column sums of
+ * X W - shift to `total`; MATMUL writes rows of X W to H; RMATMUL adds X^T H to `sum`. */
+static int NAME(rows)(const task *t, long first, long last, double *sum, double *total)
+{
+    const dense *X = t->X;
+    const long d = X->columns, G = t->groups, size = d * L;
+    T *scratch = aligned(R * padded(d, sizeof(T)) * sizeof(T) + (t->kind == MATMUL ? 0 : G * size * sizeof(T)));
+    if (!scratch) return -1;
+    T *Z = scratch + R * padded(d, sizeof(T)), Y[R * L] __attribute__((aligned(64)));
+    if (t->kind != MATMUL) memset(Z, 0, G * size * sizeof(T));
+    const T *W = t->packed, *shift = t->shift;
+    long since = 0;
+    for (long row = first; row < last; row += R) {
+        const long rows = last - row < R ? last - row : R;
+        long ld;
+        const T *P = NAME(panel)(X, row, last, scratch, &ld);
+        for (long g = 0; g < G; g++) {
+            memset(Y, 0, sizeof Y);
+            if (t->kind == RMATMUL)
+                memcpy(Y, W + (g * t->packed_rows + row) * L, rows * L * sizeof(T));
+            else
+                for (long j = 0; j < d; j += CHUNK)
+                    NAME(y_panel)(P + j, ld, d - j < CHUNK ? d - j : CHUNK, W + g * size + j * L, Y);
+            if (t->kind == MATMUL) {
+                NAME(store)(&t->out, row, rows, g * L, L, Y);
+                continue;
+            }
+            if (shift)
+                for (long r = 0; r < rows; r++)
+                    for (long k = 0; k < L; k++) {
+                        Y[r * L + k] -= shift[g * L + k];
+                        total[g * L + k] += Y[r * L + k];
+                    }
+            NAME(z_panel)(P, ld, d, Y, Z + g * size);
+        }
+        if (t->kind != MATMUL && ++since == FLUSH) NAME(flush)(G * size, Z, sum), since = 0;
+    }
+    if (t->kind != MATMUL) NAME(flush)(G * size, Z, sum);
+    free(scratch);
+    return 0;
+}
+
+/* Rows [first, last) of a CSR matrix, K vectors of a factor's row at a time: an index is read once for
+ * K L columns. */
+#define CSR(INDEX, K)                                                                                \
+    for (long row = first; row < last; row++) {                                                      \
+        const INDEX *column = (const INDEX *)S->indices, *start = (const INDEX *)S->indptr + row;    \
+        for (long g = 0; g < t->groups; g++) {                                                       \
+            const V *Wg = (const V *)t->packed + g * t->packed_rows * K;                             \
+            V y[K];                                                                                  \
+            for (int i = 0; i < K; i++) y[i] = t->kind == RMATMUL ? Wg[row * K + i] : (V){0};        \
+            for (long k = start[0]; k < start[1] && t->kind != RMATMUL; k++) {                       \
+                const V *w = Wg + (long)column[k] * K;                                               \
+                __builtin_prefetch(Wg + (long)column[k + AHEAD < S->stored ? k + AHEAD : k] * K);    \
+                for (int i = 0; i < K; i++) y[i] += x[k] * w[i];                                     \
+            }                                                                                        \
+            if (t->kind == MATMUL) {                                                                 \
+                NAME(store)(&t->out, row, 1, g * K * L, K * L, (const T *)y);                        \
+                continue;                                                                            \
+            }                                                                                        \
+            for (int i = 0; i < K && shift; i++) {                                                   \
+                y[i] -= ((const V *)shift)[g * K + i];                                               \
+                for (int k = 0; k < L; k++) total[(g * K + i) * L + k] += y[i][k];                   \
+            }                                                                                        \
+            V *Zg = (V *)part + g * S->columns * K;                                                  \
+            for (long k = start[0]; k < start[1]; k++) {                                             \
+                V *z = Zg + (long)column[k] * K;                                                     \
+                __builtin_prefetch(Zg + (long)column[k + AHEAD < S->stored ? k + AHEAD : k] * K, 1); \
+                for (int i = 0; i < K; i++) z[i] += x[k] * y[i];                                     \
+            }                                                                                        \
+        }                                                                                            \
+    }
+
+static int NAME(csr)(const task *t, long first, long last, void *part, double *total)
+{
+    const csr *S = t->S;
+    const T *x = S->data, *shift = t->shift;
+    const long K = t->lanes / L;
+    if (S->long_indices) {
+        if (K == 1) { CSR(long long, 1) } else if (K == 2) { CSR(long long, 2) } else { CSR(long long, 4) }
+    } else {
+        if (K == 1) { CSR(int, 1) } else if (K == 2) { CSR(int, 2) } else { CSR(int, 4) }
+    }
+    return 0;
+}
+
+/* Rows [first, last) of data of type T: adds to the sums of the columns and returns that of squares,
+ * all in float64. It is finite only where all entries are. */
+static double NAME(moments)(const dense *X, long first, long last, double *sums)
+{
+    enum { D = VECTOR / sizeof(double) };
+    typedef double doubles __attribute__((vector_size(VECTOR), aligned(8)));
+    typedef T entries __attribute__((vector_size(D * sizeof(T)), aligned(sizeof(T))));
+    double energy = 0;
+    for (long row = first; row < last; row++) {
+        const T *x = (const T *)(X->data + row * X->stride);
+        doubles square[2] = {{0}, {0}};
+        double one = 0;
+        long j = 0;
+        for (; j + 2 * D <= X->columns; j += 2 * D)
+            for (int k = 0; k < 2; k++) {
+                const doubles a = __builtin_convertvector(*(const entries *)(x + j + k * D), doubles);
+                *(doubles *)(sums + j + k * D) += a;
+                square[k] += a * a;
+            }
+        for (; j < X->columns; j++) sums[j] += x[j], one += (double)x[j] * x[j];
+        square[0] += square[1];
+        for (int k = 0; k < D; k++) one += square[0][k];
+        energy += one;
+    }
+    return energy;
+}
+
+static const table NAME(table) = {
+    L, R, NAME(pack), NAME(rows), NAME(csr), NAME(moments),
+};
+
+#undef CSR
+#undef CHUNK
+#undef FLUSH
+#undef AHEAD
+#undef L
+#undef V
