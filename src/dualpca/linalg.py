@@ -139,13 +139,15 @@ def norm(A: Array) -> float:
     """``||A||_{S_2}``, the Frobenius norm."""
     if is_implicit(A):
         return math.sqrt(max(inner(A, A), 0.0))
-    xp, scale = namespace(A), max_abs(A)
+    xp = namespace(A)
+    with np.errstate(over="ignore", under="ignore"):
+        size = float(xp.linalg.vector_norm(A))
+    if 1e-15 < size < 1e15:
+        return size
+    scale = max_abs(A)  # squares of an extreme scale overflow or vanish
     if scale == 0.0 or not math.isfinite(scale):
         return scale
-    # Only extreme scales pay for the division; their squares would overflow or vanish.
-    scale = 1.0 if 1e-15 < scale < 1e15 else scale
-    A = A if scale == 1.0 else A / scale
-    return scale * math.sqrt(float(xp.sum(A * A)))
+    return scale * float(xp.linalg.vector_norm(A / scale))
 
 
 def on_gpu(A: Array) -> bool:

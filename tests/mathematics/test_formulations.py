@@ -102,7 +102,9 @@ def test_dca_descends(name):
     values = [problem.objective(W0 := problem.start(3, 7))]
     for _, iterate in zip(range(15), DCA()(problem, W0), strict=False):
         values.append(iterate.point.objective)
-    assert np.all(np.diff(values) <= 1e-11 * np.abs(values[1:]))
+    # The conjugate of a row loss is a square root near its end, where half of the digits are lost.
+    rounding = 1e-8 if name.startswith("robust_dual") else 1e-11
+    assert np.all(np.diff(values) <= rounding * np.abs(values[1:]))
 
 
 @pytest.mark.parametrize("name", PCA_LETTERS)

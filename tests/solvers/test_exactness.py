@@ -115,7 +115,7 @@ def test_the_same_subspace_whatever_the_number_of_threads(kind, solver, monkeypa
 
 
 def test_parts_of_a_sparse_matrix_are_views_that_make_up_the_whole(monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.setattr("dualpca.operators.matrix.threads", lambda: 3)
     A = sp.random_array((4000, 900), density=0.1, rng=np.random.default_rng(0), format="csr")
     parts = row_parts(A)
     assert len(parts) == 3

@@ -37,6 +37,11 @@ def seed(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
+def in_memory(X: Any) -> bool:
+    """Whether X is an array, a sparse matrix or a data frame, and no operator, file or Dask data."""
+    return not (isinstance(X, (Operator, LinearOperator)) or is_streamed(X))
+
+
 def validated(
     estimator: Any,
     X: Any,
@@ -56,7 +61,7 @@ def validated(
     NaN and infinity are refused if ``finite``.
     """
     check_readable(X)
-    if streamed and (isinstance(X, (Operator, LinearOperator)) or is_streamed(X)):
+    if streamed and not in_memory(X):
         return _streamed(estimator, X, reset=reset, rows=rows, finite=finite)
     if is_array_api_obj(X) and not is_numpy_array(X):
         if not only_numpy:

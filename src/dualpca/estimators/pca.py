@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
@@ -26,6 +27,7 @@ from ._base import (
     centered_rows,
     check_components,
     check_same_kind,
+    in_memory,
     seed,
     validated,
 )
@@ -236,12 +238,16 @@ class PCA(CovarianceMixin, BaseEstimator):
         """Return the validated X and its leading components."""
         if self.solver == "lapack" and isinstance(X, np.memmap):
             X = np.array(X)  # a full SVD holds the data in memory in any case
-        X = validated(self, X, reset=True, rows=2)
+        # The energy, which every fit computes, is finite only if all entries are.
+        finite = sample_weight is not None or not in_memory(X)
+        X = validated(self, X, reset=True, rows=2, finite=finite)
         operator, dense = as_operator(X), not (sp.issparse(X) or isinstance(X, Operator))
         with operator.blas_limited() if dense else nullcontext():
             s = self._to_compute(*operator.shape)
             Xc, mean, mass = centered_rows(operator, sample_weight, self.center)
             energy = Xc.energy()
+            if not (finite or math.isfinite(energy)):
+                validated(self, X, reset=True, rows=2)
             check_energy(energy, Xc)
             names = ("solver", "formulation", "tol", "max_iter")
             options: dict[str, Any] = {name: getattr(self, name) for name in names}

@@ -83,6 +83,8 @@ class Operator(ABC):
     implicit: bool = False
     #: whether reading all blocks costs one pass, so that the rows may be changed before products
     explicit_rows: bool = False
+    #: whether :meth:`take` reads rows, without products
+    takes_rows: bool = False
     #: whether the blocks are sparse, so that subtracting from them would densify them
     sparse: bool = False
     #: whether the rows lie on a cluster, where arrays with as many rows stay

@@ -149,3 +149,6 @@ class Tf32(View):
     def sweep(self, W: Array, row_map: SweepMap | None = None) -> Any:
         with matmul_precision(W, "tf32"):
             return self.X.sweep(W, row_map)
+
+    def take(self, rows: np.ndarray) -> Any:
+        return self.X.take(rows)

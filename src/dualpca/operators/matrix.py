@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array
 
 from .. import native
-from ..linalg import Array
+from ..linalg import Array, on_gpu
 from .base import BlockFunction, Operator, Shift, SweepMap
 from .block_ops import (
     as_float,
@@ -115,7 +115,9 @@ class Matrix(RowBlocked):
     def blas_limited(self) -> AbstractContextManager[Any]:
         threaded = self.data.nnz >= THREADED if self.sparse else self._few_columns
         kernels = native.takes_array(self.data) or native.takes_array(self.data.T)
-        return one_blas_thread() if threaded or kernels else nullcontext()
+        # Small matrices of a GPU's fit are factored on the host, where threads only delay them.
+        alone = threaded or kernels or (not self.sparse and on_gpu(self.data))
+        return one_blas_thread() if alone else nullcontext()
 
     @property
     def _few_columns(self) -> bool:

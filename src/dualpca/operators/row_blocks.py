@@ -41,7 +41,7 @@ class RowBlocked(Operator):
     A subclass calls ``__init__`` with its shape and dtype and defines :meth:`blocks`.
     """
 
-    explicit_rows = True
+    explicit_rows = takes_rows = True
 
     def __init__(
         self, shape: tuple[int, int], dtype: Any, counter: list[int] | None = None

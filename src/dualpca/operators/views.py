@@ -33,6 +33,10 @@ class View(Operator):
         return self.X.sparse
 
     @property
+    def takes_rows(self) -> bool:  # type: ignore[override]
+        return self.X.takes_rows
+
+    @property
     def entries(self) -> int:
         (N, d), (rows, columns) = self.X.shape, self.shape
         return self.X.entries * rows * columns // max(1, N * d)
@@ -78,6 +82,8 @@ class LinearOperatorProducts(Operator):
 class Transposed(View):
     """``X^T``. Its sweep needs X^T H finished before the first row: two passes over the rows of X."""
 
+    takes_rows = False
+
     def __init__(self, X: Operator) -> None:
         super().__init__(X, (X.shape[1], X.shape[0]))
         self.implicit = False
@@ -110,6 +116,8 @@ class Transposed(View):
 
 class ColumnsView(View):
     """The columns ``features`` of an operator that is known by its products."""
+
+    takes_rows = False
 
     def __init__(self, X: Operator, features: np.ndarray) -> None:
         super().__init__(X, (X.shape[0], len(features)))

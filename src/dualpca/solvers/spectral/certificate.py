@@ -85,7 +85,10 @@ class Certificate:
         if not captured > 0:
             return 0.0
         left = max(self.energy - float(self.theta.sum()), 0.0)
-        return max(min(left, self._by_ceiling(s, min(self.ceiling, left))) / captured, self.floor)
+        known = self.__dict__.setdefault("_by_count", {})  # it is asked for more than once
+        if s not in known:
+            known[s] = self._by_ceiling(s, min(self.ceiling, left))
+        return max(min(left, known[s]) / captured, self.floor)
 
     def _by_ceiling(self, s: int, mu: float) -> float:
         if not math.isfinite(mu):

@@ -17,14 +17,23 @@ from array_api_compat import device
 
 from ... import progress
 from ..._memory import ensure, itemsize
-from ...linalg import Array, eps, invert_lower, namespace, orthonormalize, standard_normal, to_numpy
+from ...linalg import Array, invert_lower, namespace, standard_normal, to_numpy
 from ...operators import Operator
 from . import base
 from .base import SpectralSolver, is_explicit_on_gpu, narrow_side
-from .certificate import Certificate, rounding_floor
+from .certificate import ROUNDING_RISE, Certificate
 from .krylov import measured_pairs, mixed_scale
 from .lanczos import certify
-from .ritz import ROUNDING, Ritz, SubspaceResult, relative_residual, ritz_pairs
+from .ritz import (
+    ROUNDING,
+    Ritz,
+    SubspaceResult,
+    relative_residual,
+    ritz_pairs,
+    thin_basis,
+    unit_of,
+)
+from .sample import is_tall, sampled_axes
 
 #: The degree of the first filter and the highest of any; it may double from one to the next.
 FIRST, LONGEST = 4, 32
@@ -33,13 +42,19 @@ FIRST, LONGEST = 4, 32
 #: nothing is lost among them, and the filter should cut below it.
 CLUSTER = 0.06
 
+#: From this ``tol`` on the products that measure are in TF32 too.
+TF32_TOL = 1e-2
+
+#: So are those of the look at the complement, where their rounding costs this share of ``tol``.
+SHARE_OF_TOL = 0.3
+
 #: Columns may come to differ in size by this factor before they are orthogonalised.
 SPREAD = 100.0
 
 
-def columns(s: int, n: int) -> int:
-    """Return the columns of the block, a multiple of 64: those beyond s make the filter steep."""
-    return min(n, 64 * math.ceil((s + 28) / 64))
+def columns(s: int, n: int, tall: bool = False) -> int:
+    """Return the columns of the block: those beyond s make the filter steep, fewer do after a sample."""
+    return min(n, 32 * math.ceil((s + 12) / 32) if tall else 64 * math.ceil((s + 28) / 64))
 
 
 @dataclass(frozen=True)
@@ -62,6 +77,7 @@ class Chebyshev(SpectralSolver):
         given |= {"energy": energy, "fast": None if fast is X else narrow_side(fast)}
         result = self.eigenvectors(narrow_side(X), s, **given)
         note = X.precision if fast is X else f"{fast.precision} and {X.precision}"
+        note = fast.precision if tol >= TF32_TOL and scale is None else note
         wide = X.shape[1] > X.shape[0]
         ritz = measured_pairs(X, result.ritz.V) if wide else result.ritz
         return SubspaceResult(ritz, result.certificate, result.steps, note)
@@ -82,17 +98,19 @@ class Chebyshev(SpectralSolver):
         ``fast`` is a multiple of A in less precision: it serves all passes but those that measure the
         residual and certify the answer, as long as the residual goes on falling.
         """
+        fast = A if fast is None else fast
+        exact = fast if tol >= TF32_TOL and str(fast.dtype) == str(A.dtype) else A
         with A.blas_limited(), A.ieee_products():
-            ritz, image, done, steps = _iterate(
-                A, A if fast is None else fast, s, tol, seed, max_passes
-            )
+            ritz, image, done, steps = _iterate(exact, fast, s, tol, seed, max_passes)
             theta, r = _on_host(ritz)
-            known = {"energy": energy, "floor": rounding_floor(A.dtype)}
-            certificate = Certificate.of_norms(theta, r, **known)
+            floor = ROUNDING_RISE * unit_of(exact)
+            certificate = Certificate.of_norms(theta, r, energy=energy, floor=floor)
             if done and certificate.shortfall(s) > tol:
-                before = A.passes
-                certificate = certify(A, ritz, image, s, tol=tol, energy=energy, seed=seed + 1)
-                steps += A.passes - before
+                rounding = s * ROUNDING * unit_of(fast) * theta[0]
+                looking = fast if rounding <= SHARE_OF_TOL * tol * theta[:s].sum() else A
+                before, given = looking.passes, {"energy": energy, "seed": seed + 1, "floor": floor}
+                certificate = certify(looking, ritz, image, s, tol=tol, **given)
+                steps += looking.passes - before
         return SubspaceResult(ritz.signed().leading(s), certificate, steps, converged=done)
 
     def cost(self, X: Operator, s: int, tol: float, energy: float) -> float:
@@ -111,16 +129,19 @@ def _iterate(
 
     Return Ritz pairs, their images, whether they meet ``tol``, and the passes.
     """
-    unit, steps = eps(A), 1
-    n, width, like = A.shape[1], columns(s, A.shape[1]), A.like
+    unit, steps, tall = unit_of(A), 1, is_tall(A)
+    n, width, like = A.shape[1], columns(s, A.shape[1], tall), A.like
     what = f"4 blocks of {width:,} vectors of {n:,} numbers, for {s:,} components,"
     ensure(4 * n * width * itemsize(like), what, "ask for fewer components", like)
-    P = fast.sweep(standard_normal((n, width), fast.asarray(like), seed))
+    if tall:
+        P, steps = sampled_axes(fast, width, seed), 0
+    else:
+        P = fast.sweep(standard_normal((n, width), fast.asarray(like), seed))
     most, before, last = FIRST, math.inf, math.inf
     exact, same = False, str(fast.dtype) == str(A.dtype)
     while True:
         X = A if exact else fast
-        ritz, image = ritz_pairs(X, orthonormalize(P))
+        ritz, image = ritz_pairs(X, thin_basis(P))
         steps += 1
         theta, r = _on_host(ritz)
         if not theta[0] > 0:
@@ -138,7 +159,7 @@ def _iterate(
             final = ritz, image
         elif stalled or out or residual <= 0.7 * tol * math.cosh(growth):
             width = min(A.shape[1], 16 * math.ceil((s + 8) / 16))
-            final = ritz_pairs(A, orthonormalize(A.asarray(P[:, :width])))
+            final = ritz_pairs(A, thin_basis(A.asarray(P[:, :width])))
             steps += 1
         if final is not None:
             measured, reached, floor = _with_rounding(A, final[0], s, ROUNDING * unit)

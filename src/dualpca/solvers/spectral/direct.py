@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 from array_api_compat import is_numpy_array
 
 from ...linalg import (
@@ -27,7 +26,7 @@ from .base import SpectralSolver, eigh_seconds, is_explicit_on_gpu
 from .certificate import Certificate, rounding_floor
 from .krylov import LOOSE, Krylov, expected_steps, measured_pairs, step_seconds, wide_block
 from .lanczos import BLOCK
-from .ritz import Ritz, SubspaceResult, right_from_left
+from .ritz import Ritz, SubspaceResult, leading_eigenpairs, right_from_left
 
 #: With at most this many rows or columns a full SVD takes no time worth saving.
 SMALL = 200
@@ -168,11 +167,7 @@ def _eigenpairs(
             V = orthonormalize(xp.astype(result.ritz.V, C.dtype))
             return V, result.ritz.theta, result.ritz.residuals, result.certificate
     more = min(s + 1, n)
-    if is_numpy_array(C) and more < n and n > 1000:
-        theta, V = scipy.linalg.eigh(C, subset_by_index=[n - more, n - 1])
-        theta, V = theta[::-1], V[:, ::-1]
-    else:
-        theta, V = eigh(C)
+    theta, V = leading_eigenpairs(C, more) if is_numpy_array(C) else eigh(C)
     theta, V = theta[:more], V[:, :more]
     residuals = column_norms(C @ V - V * theta[None, :])
     theta = xp.clip(theta, 0.0, None)

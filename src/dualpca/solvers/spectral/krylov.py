@@ -19,13 +19,26 @@ from ...progress import phase, report_step, stopped
 from .base import EIGH, SPARSE, THIN, SpectralSolver, is_explicit_on_gpu, narrow_side
 from .certificate import FAILURE, Certificate
 from .lanczos import BLOCK, PATIENCE, Lanczos, block_of, look_beyond
-from .ritz import ROUNDING, Ritz, SubspaceResult, rayleigh_ritz, relative_residual, right_from_left
+from .ritz import (
+    ROUNDING,
+    Ritz,
+    SubspaceResult,
+    rayleigh_ritz,
+    relative_residual,
+    right_from_left,
+    thin_basis,
+)
+from .sample import is_tall, sampled_axes
 
 #: From this ``tol`` on, blocks of up to WIDEST are a little wider than s: such a run takes few steps.
 LOOSE, WIDEST = 1e-2, 64
 
 #: float32 passes serve float64 data down to this ``tol``; below it most steps are in float64 anyway.
 MIXED_TOL = 1e-8
+
+#: From this ``tol`` on float64 data is not measured again after float32 passes: the variances then
+#: have about seven digits.
+UNMEASURED = 1e-3
 
 #: float32 passes stop at this residual where ``tol`` is below it; float64 passes go on from there.
 SINGLE_GOAL = 3e-6
@@ -67,6 +80,9 @@ class Krylov(SpectralSolver):
         energy, start = options.get("energy", math.inf), options.get("start")
         A, scale, steps, note = narrow_side(X), mixed_scale(X, tol, energy), 0, X.precision
         start = X.matmul(start) if start is not None and A is not X else start
+        if start is None and X.read_seconds and is_tall(X):
+            # Passes wait for the data there, and a wide start saves some.
+            start = sampled_axes(X, min(A.shape[1], 16 * -(-(s + 16) // 16)), seed)
         copy = X.float32_copy(scale) if scale is not None else None
         if copy is not None and scale is not None:
             verified = tol >= SINGLE_GOAL
@@ -74,7 +90,14 @@ class Krylov(SpectralSolver):
             given |= {"tol": max(tol, SINGLE_GOAL), "energy": energy * scale**2}
             given["start"] = None if start is None else copy.asarray(start)
             first = replace(self, verify=verified).eigenvectors(narrow_side(copy), s, **given)
-            ritz, steps, copy = measured_pairs(X, first.ritz.V), first.steps, None
+            steps = first.steps
+            if tol >= UNMEASURED and first.ritz.residual <= tol:
+                pairs = _right_pairs(copy, first, tol)
+                values = (X.asarray(part) / scale**2 for part in (pairs.theta, pairs.residuals))
+                ritz = Ritz(thin_basis(X.asarray(pairs.V)), *values)
+            else:
+                ritz = measured_pairs(X, first.ritz.V)
+            copy = None
             if (verified and ritz.residual <= tol) or steps >= max_passes or stopped():
                 return SubspaceResult(ritz, first.certificate, steps, "float32")
             seed, start, note = seed + 1, A.asarray(first.ritz.V), "float32, then float64"
@@ -203,6 +226,7 @@ class _Run:
         if start is None:
             start = A.asarray(rng.standard_normal((n, self.b)))
         self.limit = min(n, max(options.basis or self._affordable(start), s + 4 * self.b))
+        self._kept = max(s + self.b, (s + self.limit) // 2)  # by a restart
         width = min(n, self.limit + max(2 * self.b, start.shape[1]))
         what = f"{width:,} vectors of {n:,} numbers, for {s:,} components,"
         nbytes = width * n * itemsize(start) + 8 * width**2
@@ -232,7 +256,7 @@ class _Run:
             crowded = basis.m + basis.Q.shape[1] > self.limit
             if basis.m < s or not (basis.complete or self.out or crowded or basis.steps >= check):
                 continue
-            self.theta, S, r = basis.ritz()
+            self.theta, S, r = basis.ritz(self._kept if crowded else s + 4 * self.b)
             theta = self.theta[:s]
             residual = relative_residual(r[:s], theta)
             self.bounds = np.hypot(r[:s], ROUNDING * basis.eps * max(theta[0], 0.0))
@@ -247,7 +271,7 @@ class _Run:
                 self.converged = basis.complete or residual <= self.tol
                 return self._keep_leading(S)
             if crowded:
-                keep = min(basis.m, max(s + self.b, (s + self.limit) // 2))
+                keep = min(basis.m, self._kept)
                 basis.restart(self.theta[:keep], S[:, :keep])
 
     def _keep_leading(self, S: np.ndarray) -> None:
@@ -258,7 +282,7 @@ class _Run:
         number is taken that does no harm if the ceiling is the s-th Ritz value itself.
         """
         s, b, basis, theta = self.s, self.b, self.basis, self.theta
-        k = basis.m
+        k = len(theta)
         if not basis.complete:
             most = max(s, min(k, self.limit - 4 * b))
             sizes = [k for k in (s + b // 2, s + b, s + 2 * b, s + 4 * b) if s < k <= most]

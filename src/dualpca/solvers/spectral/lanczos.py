@@ -11,9 +11,10 @@ from array_api_compat import device
 from ... import progress
 from ...linalg import Array, column_norms, namespace, norm, on_gpu, to_numpy
 from ...operators import Operator
+from ...operators.block_ops import multiply, multiply_transposed
 from ..base import TINY
-from .certificate import FAILURE, Certificate, ceiling_of, rounding_floor
-from .ritz import ROUNDING, Ritz
+from .certificate import FAILURE, ROUNDING_RISE, Certificate, ceiling_of
+from .ritz import ROUNDING, Ritz, cholesky_qr, leading_eigenpairs, unit_of
 
 #: Vectors a step: 16 cost a CPU no more than 8 (float32, 4000 x 2000: 4.9 ms, 24 of them 6.9 ms);
 #: a GPU wants more.
@@ -92,12 +93,14 @@ class Lanczos:
         self.K = np.zeros((self.Q.shape[1], self.m))
         self.K[:, m:] = to_numpy(B).astype(np.float64)
 
-    def ritz(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return Ritz values (decreasing), coordinates of their vectors in V, and residual norms."""
-        theta, S = np.linalg.eigh(self.T[: self.m, : self.m])
-        theta, S = theta[::-1].copy(), S[:, ::-1]
+    def ritz(self, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return leading Ritz values, coordinates of their vectors in V, and residual norms.
+
+        At least ``most`` of them are returned if V has as many.
+        """
+        theta, S = leading_eigenpairs(self.T[: self.m, : self.m], most)
         if self.complete:
-            return theta, S, np.zeros(self.m)
+            return theta, S, np.zeros(len(theta))
         return theta, S, np.hypot(column_norms(self.K @ S), self.lost)
 
     def restart(self, theta: np.ndarray, S: np.ndarray) -> None:
@@ -133,53 +136,32 @@ class Lanczos:
         next ones use all of V, until one removes less than half of Z ("twice is enough").
         """
         V = self.V[:, : self.m]
-        H = V[:, first:].T @ Z
-        Z = Z - V[:, first:] @ H
+        H = multiply_transposed(V[:, first:], Z)
+        Z = Z - multiply(V[:, first:], H)
         if first:
             zeros = self.xp.zeros((first, Z.shape[1]), dtype=Z.dtype, device=device(Z))
             H = self.xp.concat([zeros, H], axis=0)
         size = norm(Z)
         for _ in range(4):
-            part = V.T @ Z
-            Z, H, before = Z - V @ part, H + part, size
+            part = multiply_transposed(V, Z)
+            Z, H, before = Z - multiply(V, part), H + part, size
             size = norm(Z)
             if size > 0.5 * before:
                 break
         return Z, H
 
-    def _cholesky_qr(self, Z: Array, scale: float) -> tuple[Array, Array] | None:
-        """Return a QR by Cholesky of a float64 Gram matrix; None where that might lose digits."""
-        xp = self.xp
-        if not 0 < scale < np.inf:
-            return None
-        R = scale * np.eye(Z.shape[1])
-        Q = xp.astype(Z / scale, xp.float64, copy=False)
-        floor = 100 * self.eps
-        for _ in range(1 if self.eps > 1e-10 else 2):  # the first leaves eps64 cond(Z)^2
-            try:
-                factor = np.linalg.cholesky(to_numpy(Q.T @ Q)).T
-            except np.linalg.LinAlgError:
-                return None
-            diagonal = np.diagonal(factor)
-            if not diagonal.min() > max(1e-4 * diagonal.max(), floor):
-                return None
-            inverse = np.ascontiguousarray(np.linalg.inv(factor))
-            Q = Q @ xp.asarray(inverse, dtype=Q.dtype, device=device(Q))
-            R = factor @ R
-        return xp.astype(Q, self.V.dtype, copy=False), R
-
     def _orthonormal(self, Z: Array, scale: float) -> tuple[Array, Array]:
         """Return Q and B of a block ``Q B`` orthogonal to V; directions of rounding become random."""
         room = self.n - self.m
         if room >= Z.shape[1]:
-            factors = self._cholesky_qr(Z, scale)
-            if factors is not None and self.m:
-                diagonal = np.abs(np.diagonal(factors[1]))
-                if float(diagonal.min() / diagonal.max()) < 1e-2:
-                    # R^{-1} magnified the part of V that rounding left in the block.
-                    second = self._cholesky_qr(self._project(factors[0])[0], 1.0)
-                    factors = None if second is None else (second[0], factors[1])
-            if factors is not None:
+            factors = cholesky_qr(Z, scale) if 0 < scale < np.inf else None
+            diagonal = np.abs(np.diagonal(factors[1])) / scale if factors else np.zeros(1)
+            least = float(diagonal.min() / max(diagonal.max(), TINY))
+            if factors and self.m and 1e-4 < least < 1e-2:
+                # R^{-1} magnified the part of V that rounding left in the block.
+                second = cholesky_qr(self._project(factors[0])[0])
+                factors = None if second is None else (second[0], factors[1])
+            if factors and least > 1e-4 and float(diagonal.min()) > 100 * self.eps:
                 return factors
         U, sigma, _ = self.xp.linalg.svd(Z, full_matrices=False)
         Q = U[:, :room]  # the complement of V may have fewer dimensions than the block
@@ -204,19 +186,21 @@ def look_beyond(
     max_steps: int,
     failure: float = FAILURE,
     searching: bool = True,
+    floor: float | None = None,
 ) -> tuple[Certificate, Array | None]:
     """Certify the first s columns of V, which hold Ritz vectors, by block Lanczos on its complement.
 
     Return the certificate, and directions of the complement with more variance than the s-th or None.
     The look ends as soon as the certified shortfall is at most ``tol``, or after ``max_steps`` passes.
     With ``searching`` it also ends where it finds variance that the s Ritz vectors miss. V keeps its
-    first columns; T, Q and K are used up. Listeners hear the shortfall.
+    first columns; T, Q and K are used up. Listeners hear the shortfall. ``floor`` is the shortfall that
+    rounding hides, by default that of the products of A.
     """
-    k, eps = basis.m, basis.eps
+    k, unit = basis.m, unit_of(basis.A)
     theta = np.diagonal(basis.T)[:k].copy()
-    captured, rounding = float(theta[:s].sum()), ROUNDING * eps * max(float(theta[0]), 0.0)
+    captured, rounding = float(theta[:s].sum()), ROUNDING * unit * max(float(theta[0]), 0.0)
     K = np.vstack([basis.K, math.hypot(rounding, basis.lost) * np.eye(k)])
-    floor = rounding_floor(basis.V.dtype)
+    floor = ROUNDING_RISE * unit if floor is None else floor
     # The energy is a sum of squares minus the energy of the mean, and has the rounding of both.
     energy += floor * (energy + basis.A.removed_energy)
     known = Certificate(theta, K, math.inf, energy, floor)
@@ -255,15 +239,26 @@ def look_beyond(
 
 
 def certify(
-    A: Operator, ritz: Ritz, image: Array, s: int, *, tol: float, energy: float, seed: int
+    A: Operator,
+    ritz: Ritz,
+    image: Array,
+    s: int,
+    *,
+    tol: float,
+    energy: float,
+    seed: int,
+    floor: float | None = None,
 ) -> Certificate:
-    """Certify the first s Ritz vectors V of A, whose ``image = A^T A V`` is known."""
+    """Certify the first s Ritz vectors V of A, whose ``image = A^T A V`` is known.
+
+    ``floor`` is the shortfall that rounding hides if they were measured in other precision than A's.
+    """
     with A.blas_limited(), progress.phase("certificate"):
-        columns, rng = block_of(ritz.V), np.random.default_rng(seed)
+        columns, rng = BLOCK, np.random.default_rng(seed)
         width = min(A.shape[1], ritz.V.shape[1] + (PATIENCE + 1) * columns)
         basis = Lanczos(A, ritz.V, width, rng)
         basis.begin_with_ritz(ritz, image)
-        given: dict[str, Any] = {"tol": tol, "energy": energy, "columns": columns}
+        given: dict[str, Any] = {"tol": tol, "energy": energy, "columns": columns, "floor": floor}
         return look_beyond(basis, s, max_steps=PATIENCE, searching=False, **given)[0]
 
 

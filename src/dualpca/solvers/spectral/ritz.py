@@ -6,14 +6,18 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy.linalg
 from array_api_compat import device
+from scipy.linalg.lapack import dtrtri
 
 from ...linalg import (
     Array,
+    asarray_like,
     column_norms,
     eigh,
     eps,
     fix_signs,
+    is_single,
     namespace,
     norm,
     orthonormalize,
@@ -24,6 +28,19 @@ from .certificate import Certificate
 
 #: Rounding leaves a recurrence true to this many eps of its largest Ritz value for each vector.
 ROUNDING = 4.0
+
+
+#: Below this share of the eigenvectors, of a matrix with more rows than this, LAPACK computes few.
+FEW, FEW_SIDE = 0.4, 128
+
+#: The same for products in TF32, whose factors have 11 bits: errors in the terms of a sum are
+#: independent, and a quarter of the unit was not reached (336 runs on a GPU, ``benchmarks.gpu``).
+TF32 = 2.0**-13
+
+
+def unit_of(A: Operator) -> float:
+    """Return the rounding unit of the products of A."""
+    return TF32 if A.precision == "tf32" else eps(A)
 
 
 def relative_residual(residuals: Array, theta: Array) -> float:
@@ -96,6 +113,49 @@ class SubspaceResult:
         return max(self.certificate.shortfall(s), 4 * eps(theta))
 
 
+def leading_eigenpairs(C: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the eigenvalues, decreasing, and eigenvectors of a symmetric C: ``most`` of them, or all.
+
+    LAPACK finds few of many sooner than all.
+    """
+    n = C.shape[0]
+    few = most < FEW * n and n > FEW_SIDE
+    chosen = [n - most, n - 1] if few else None
+    theta, S = scipy.linalg.eigh(C, subset_by_index=chosen) if few else np.linalg.eigh(C)
+    return theta[::-1].copy(), S[:, ::-1]
+
+
+def cholesky_qr(Z: Array, scale: float = 1.0) -> tuple[Array, np.ndarray] | None:
+    """Return a QR of Z by Cholesky of a float64 Gram matrix; None where that might lose digits.
+
+    ``scale`` brings the squares of Z into range. Small matrices are factored on the host.
+    """
+    xp, R = namespace(Z), scale * np.eye(Z.shape[1])
+    Q = xp.astype(Z, xp.float64, copy=False)
+    Q = Q if scale == 1.0 else Q / scale
+    for _ in range(1 if is_single(Z) else 2):  # the first leaves eps64 cond(Z)^2
+        S = to_numpy(Q.T @ Q)
+        size = np.sqrt(np.diagonal(S))
+        if not 0 < size.min() <= size.max() < np.inf:
+            return None
+        try:
+            factor = np.linalg.cholesky(S / np.outer(size, size)).T
+        except np.linalg.LinAlgError:
+            return None
+        if not np.diagonal(factor).min() > 1e-4:
+            return None
+        inverse = np.ascontiguousarray(dtrtri(factor)[0] / size[:, None])
+        Q = Q @ xp.asarray(inverse, dtype=Q.dtype, device=device(Q))
+        R = factor * size @ R
+    return xp.astype(Q, Z.dtype, copy=False), R
+
+
+def thin_basis(P: Array) -> Array:
+    """Return an orthonormal basis of a block, by Cholesky where its condition allows, else by QR."""
+    factors = cholesky_qr(P)
+    return orthonormalize(P) if factors is None else factors[0]
+
+
 def rayleigh_ritz(X: Operator, W: Array) -> Ritz:
     """``W^T X^T X W = P Theta P^T; V = W P``, the eigenbasis that DCA leaves open (Section 6).
 
@@ -113,14 +173,14 @@ def ritz_pairs(X: Operator, Q: Array) -> tuple[Ritz, Array]:
         wide = xp.astype(Y, xp.float64, copy=False)
         return Y, wide.T @ wide
 
-    if X.T.implicit:  # X Q lives in feature space: only its Gram matrix is known
+    if X.T.implicit or X.precision == "tf32":
+        # X Q lives in feature space, where only its Gram matrix is known; or has few digits.
         Z = X.sweep(Q)
         S = xp.astype(Q.T @ Z, xp.float64, copy=False)
     else:
         Z, S = X.sweep(Q, row_map)
-    theta, P = eigh(S)
-    theta = xp.astype(xp.clip(theta, 0.0, None), Q.dtype, copy=False)
-    P = xp.astype(P, Q.dtype, copy=False)
+    theta, P = (asarray_like(part.copy(), Q) for part in eigh(to_numpy(S)))
+    theta = xp.clip(theta, 0.0, None)
     V, Z = Q @ P, Z @ P
     return Ritz(V, theta, column_norms(Z - V * theta[None, :])), Z
 
