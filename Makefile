@@ -99,7 +99,7 @@ audit: install ## known vulnerabilities of what .venv holds, by pip-audit; needs
 
 dist: install ## build the wheel and the source distribution, and try the wheel in an environment of its own
 	rm -rf dist
-	$(BIN)/python -c "from hatchling import build; build.build_wheel('dist'); build.build_sdist('dist')"
+	$(BIN)/python -c "from setuptools import build_meta as b; b.build_wheel('dist'); b.build_sdist('dist')"
 	$(PYTHON) -m venv dist/venv
 	dist/venv/bin/python -m pip install -q dist/*.whl
 	cd dist && venv/bin/python -c "import dualpca, numpy; dualpca.PCA(2).fit(numpy.eye(5))"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -235,11 +236,13 @@ def test_packages_can_be_left_out_of_the_pins():
 @pytest.fixture(scope="module")
 def distributions(tmp_path_factory):
     """A wheel and a source distribution."""
-    pytest.importorskip("hatchling")
     out = tmp_path_factory.mktemp("dist")
-    code = "import sys\nfrom hatchling import build\nbuild.build_wheel(sys.argv[1])\n"
-    code += "build.build_sdist(sys.argv[1])\n"
-    subprocess.run([sys.executable, "-c", code, str(out)], cwd=ROOT, check=True, timeout=120)
+    source = out / "source"  # setuptools builds in place
+    kept = shutil.ignore_patterns(".*", "build", "results", "*.so", "*.egg-info", "__pycache__")
+    shutil.copytree(ROOT, source, ignore=kept)
+    code = "import sys\nfrom setuptools import build_meta as build\nout = sys.argv[1]\n"
+    code += "build.build_wheel(out)\nbuild.build_sdist(out)\n"  # the first changes sys.argv
+    subprocess.run([sys.executable, "-c", code, str(out)], cwd=source, check=True, timeout=300)
     return next(out.glob("*.whl")), next(out.glob("*.tar.gz"))
 
 
@@ -257,13 +260,18 @@ def test_the_wheel_holds_the_package_and_nothing_else(distributions):
         f"dualpca/report/{name}" for name in ("report.js", "report.css", "template.html")
     } < names
     assert "dualpca/py.typed" in names
-    assert {name for name in names if ".dist-info/" not in name} == files
+    kernels = {name for name in names if name.endswith((".so", ".dylib", ".pyd"))}
+    built = {name for name in files if name.endswith(".so")}
+    assert {name for name in names - kernels if ".dist-info/" not in name} == files - built
+    assert len(kernels) <= 1
+    if kernels:  # one build for every Python from 3.11 on
+        assert "-cp311-abi3-" in distributions[0].name
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
 def test_the_source_distribution_builds_and_carries_neither_tests_nor_results(distributions):
     with tarfile.open(distributions[1]) as source:
-        names = {name.split("/", 1)[1] for name in source.getnames()}
+        names = {name.split("/", 1)[1] for name in source.getnames() if "/" in name}
     tops = {name.split("/")[0] for name in names}
     assert {"src", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "PKG-INFO"} <= tops
     assert tops <= {
@@ -273,8 +281,11 @@ def test_the_source_distribution_builds_and_carries_neither_tests_nor_results(di
         "LICENSE",
         "CHANGELOG.md",
         "PKG-INFO",
-        ".gitignore",
+        "MANIFEST.in",
+        "setup.py",
+        "setup.cfg",
     }
+    assert {"src/dualpca/native/_kernels.c", "src/dualpca/native/kernels.h"} <= names
 
 
 def test_the_package_of_the_wheel_runs(distributions, home):
@@ -288,6 +299,30 @@ assert dualpca.__file__.startswith(sys.argv[1]), dualpca.__file__
 print(dualpca.PCA(2).fit(np.eye(5)).components_.shape)
 """
     assert "(2, 5)" in python(code, home, home / "unpacked")
+
+
+def test_without_a_compiler_the_package_is_pure_python(distributions, home):
+    """The kernels are optional: where they cannot be built, everything else is installed."""
+    code = (
+        "import sys\nfrom setuptools import build_meta as build\nbuild.build_wheel(sys.argv[1])\n"
+    )
+    environment = {**os.environ, "CC": "/nonexistent/cc"}
+    source = distributions[0].parent / "source"
+    shutil.rmtree(source / "build", ignore_errors=True)
+    command = [sys.executable, "-c", code, str(home)]
+    subprocess.run(command, cwd=source, check=True, timeout=300, env=environment)
+    (wheel,) = home.glob("*.whl")
+    with zipfile.ZipFile(wheel) as unpacked:
+        assert not [name for name in unpacked.namelist() if name.endswith(".so")]
+        unpacked.extractall(home / "pure")
+    code = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import dualpca, numpy as np
+assert not dualpca.native_available()
+print(dualpca.PCA(2, solver="krylov").fit(np.eye(5)).components_.shape)
+"""
+    assert "(2, 5)" in python(code, home, home / "pure")
 
 
 def test_versions_agree():

@@ -87,6 +87,8 @@ class Operator(ABC):
     takes_rows: bool = False
     #: whether the blocks are sparse, so that subtracting from them would densify them
     sparse: bool = False
+    #: whether C kernels multiply
+    uses_kernels: bool = False
     #: whether the rows lie on a cluster, where arrays with as many rows stay
     is_distributed: bool = False
     #: seconds, roughly, that a pass waits for the data besides the products

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from array_api_compat import array_namespace
 
 from ..linalg import Array, to_numpy
+from ..native import native_available
 from .base import BlockFunction, Operator, SweepMap, split
 from .block_ops import (
     GRAM_FACTOR,
@@ -56,6 +57,10 @@ class RowBlocked(Operator):
 
     @abstractmethod
     def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]: ...
+
+    @property
+    def uses_kernels(self) -> bool:  # type: ignore[override]
+        return native_available() and isinstance(self.dtype, np.dtype)
 
     @property
     def entries(self) -> int:

@@ -33,6 +33,10 @@ class View(Operator):
         return self.X.sparse
 
     @property
+    def uses_kernels(self) -> bool:  # type: ignore[override]
+        return self.X.uses_kernels
+
+    @property
     def takes_rows(self) -> bool:  # type: ignore[override]
         return self.X.takes_rows
 

@@ -1,0 +1,231 @@
+"""The C kernels: the same products as NumPy's, for every layout, type, instruction set and thread."""
+
+import itertools
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from tests.loops import at
+from threadpoolctl import threadpool_limits
+
+import dualpca
+from dualpca import PCA, as_operator, native
+from dualpca.operators import Shifted, centered
+from dualpca.operators.base import Shift
+from dualpca.operators.block_ops import one_blas_thread, one_thread, threads
+
+KINDS = (native.SWEEP, native.MATMUL, native.RMATMUL)
+SIDES = (1, 2, 11, 12, 13, 260)
+WIDTHS = (1, 2, 3, 4, 7, 8, 16, 17, 40, 64, 128)
+TYPES = (np.float32, np.float64)
+
+needs_kernels = pytest.mark.skipif(not native.native_available(), reason="built without kernels")
+
+
+@pytest.fixture(params=native.kernels.instructions() if native.native_available() else [])
+def instructions(request):
+    """Each instruction set that this machine has."""
+    best = native.kernels.instructions()[-1]
+    native.kernels.instructions(request.param)
+    yield request.param
+    native.kernels.instructions(best)
+
+
+def factor_of(kind, X, width, rng, dtype):
+    rows = X.shape[0] if kind == native.RMATMUL else X.shape[1]
+    return rng.standard_normal((rows, width)).astype(dtype)
+
+
+def exact(kind, X, W):
+    """The product in extended precision, and the size that rounding is relative to."""
+    X = (X.toarray() if sp.issparse(X) else X).astype(np.longdouble)
+    W = W.astype(np.longdouble)
+    if kind == native.MATMUL:
+        return X @ W, np.abs(X) @ np.abs(W)
+    if kind == native.RMATMUL:
+        return X.T @ W, np.abs(X).T @ np.abs(W)
+    return X.T @ (X @ W), np.abs(X).T @ (np.abs(X) @ np.abs(W))
+
+
+def close(found, kind, X, W, dtype):
+    expected, size = exact(kind, X, W)
+    # Sums run over at most 256 terms, or 256 panels, before they are added to the next level.
+    assert np.all(np.abs(found - expected) <= 40 * np.finfo(dtype).eps * size)
+
+
+@needs_kernels
+@pytest.mark.parametrize("dtype", TYPES)
+def test_dense_products(instructions, dtype):
+    rng = np.random.default_rng(0)
+    for N, d, kind in itertools.product(SIDES, SIDES, KINDS):
+        X = rng.standard_normal((N, d)).astype(dtype)
+        for width, count in zip(rng.choice(WIDTHS, 3), (1, 2, 5), strict=True):
+            W = factor_of(kind, X, width, rng, dtype)
+            with at(N=N, d=d, kind=kind, width=width, count=count):
+                close(native.multiply(kind, X, W, count), kind, X, W, dtype)
+
+
+@needs_kernels
+def test_layouts_of_the_factors_and_of_rows():
+    rng = np.random.default_rng(1)
+    whole = rng.standard_normal((50, 90))
+    for X in (whole[:, 3:40], whole[::2, :37], whole[:, :1], np.broadcast_to(whole[:1], (20, 90))):
+        for kind in KINDS:
+            W = factor_of(kind, X, 10, rng, float)
+            for layout in (W, np.asfortranarray(W), np.repeat(W, 3, axis=1)[:, ::3], W[::-1]):
+                close(native.multiply(kind, X, layout, 2), kind, X, layout, float)
+    assert not native.takes(native.MATMUL, whole[:, ::2], W)
+    assert not native.takes(native.MATMUL, whole.astype(">f8"), W)
+
+
+@needs_kernels
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_sparse_products(instructions, dtype, index):
+    rng = np.random.default_rng(2)
+    for N, d, kind in itertools.product((1, 13, 300), (1, 40, 500), KINDS):
+        S = sp.random_array((N, d), density=0.1, rng=rng, format="csr").astype(dtype)
+        S.indices, S.indptr = S.indices.astype(index), S.indptr.astype(index)
+        for width in WIDTHS:
+            W = factor_of(kind, S, width, rng, dtype)
+            with at(N=N, d=d, kind=kind, width=width):
+                close(native.multiply(kind, S, W, 2), kind, S, W, dtype)
+
+
+@needs_kernels
+def test_float64_rows_in_float32_arithmetic():
+    """``scale (X - 1 c^T)`` is rounded once, after it was computed in float64."""
+    rng = np.random.default_rng(3)
+    X = 1e6 + rng.standard_normal((500, 60))
+    c = X.mean(axis=0)
+    rounded = (0.25 * (X - c)).astype(np.float32)
+    for kind in KINDS:
+        W = factor_of(kind, X, 9, rng, np.float32)
+        close(native.multiply(kind, X, W, 2, center=c, scale=0.25), kind, rounded, W, np.float32)
+
+
+@needs_kernels
+@pytest.mark.parametrize("X", [np.eye(40) + 1, sp.csr_array(np.eye(40) + 1)], ids=["dense", "csr"])
+def test_a_shifted_sweep(X):
+    W = np.random.default_rng(4).standard_normal((40, 5))
+    shift = W.sum(axis=0, keepdims=True)
+    Z, total = native.multiply(native.SWEEP, X, W, 2, shift=shift)
+    H, sums = Shift(shift)(X @ W, slice(0, 40))
+    np.testing.assert_allclose(Z, X.T @ H, atol=1e-12)
+    np.testing.assert_allclose(total, sums, atol=1e-12)
+
+
+@needs_kernels
+@pytest.mark.parametrize("dtype", TYPES)
+def test_moments(dtype, instructions):
+    for N, d in itertools.product((1, 5, 999), (1, 8, 33, 1000)):
+        X = np.random.default_rng(5).standard_normal((N, d)).astype(dtype)
+        sums, energy = native.moments(X, 3)
+        np.testing.assert_allclose(sums, X.astype(float).sum(axis=0), atol=1e-12 * N)
+        assert energy == pytest.approx(np.sum(X.astype(float) ** 2), rel=1e-13)
+    for bad in (np.nan, np.inf, -np.inf):
+        X[-1, -1] = bad
+        assert not np.isfinite(native.moments(X, 2)[1])
+
+
+@needs_kernels
+def test_one_number_of_threads_gives_one_answer():
+    rng = np.random.default_rng(6)
+    X = rng.standard_normal((3000, 200))
+    for kind, count in itertools.product(KINDS, (1, 2, 3)):
+        F = factor_of(kind, X, 16, np.random.default_rng(7), float)
+        first = native.multiply(kind, X, F, count)
+        assert all(np.array_equal(first, native.multiply(kind, X, F, count)) for _ in range(3))
+
+
+@needs_kernels
+def test_wrong_shapes_and_types_are_refused_before_memory_is_read():
+    X, W = np.ones((4, 3)), np.ones((3, 2))
+    wrong = [
+        (X, np.ones((4, 2)), np.ones((3, 2))),
+        (X, W, np.ones((3, 1))),
+        (X, W, np.ones((3, 2), np.float32)),
+        (X[:, ::2], np.ones((2, 2)), np.ones((2, 2))),
+        (X.astype(int), W, np.ones((3, 2))),
+        (X[0], W, np.ones((3, 2))),
+    ]
+    for matrix, factor, out in wrong:
+        with pytest.raises((TypeError, ValueError)):
+            native.kernels.product(native.SWEEP, matrix, factor, out, None, 1.0, None, None, 1)
+    out = np.ones((3, 2))
+    with pytest.raises(ValueError, match="center"):
+        native.kernels.product(native.SWEEP, X, W, out, np.ones(4), 1.0, None, None, 1)
+    out.setflags(write=False)
+    with pytest.raises(ValueError, match=r"writ|read-only"):
+        native.kernels.product(native.SWEEP, X, W, out, None, 1.0, None, None, 1)
+    S = sp.csr_array(X)
+    parts = (S.data, S.indices, S.indptr.astype(float), 3)
+    with pytest.raises(TypeError):
+        native.kernels.csr_product(native.MATMUL, *parts, W, np.ones((4, 2)), None, None, 1)
+
+
+def test_threads_follow_the_limits_of_the_user(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    with threadpool_limits(1, user_api="blas"):
+        assert threads() == 1
+    before = threads()
+    with one_blas_thread():
+        assert threads() == before
+    with one_thread():
+        assert threads() == 1
+    assert threads() == before
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert threads() == 1
+
+
+def test_operators_multiply_alike_with_and_without_kernels(monkeypatch):
+    rng = np.random.default_rng(8)
+    A = rng.standard_normal((80, 30)) + 3
+    S = sp.random_array((80, 30), density=0.3, rng=rng)
+    c = A.mean(axis=0)[:, None]
+    made = {
+        "dense": as_operator(A),
+        "by columns": as_operator(np.asfortranarray(A)),
+        "transposed": as_operator(A).T,
+        "csr": as_operator(S.tocsr()),
+        "csc": as_operator(S.tocsc()),
+        "centred": centered(as_operator(A)),
+        "centred csr": centered(as_operator(S.tocsr())),
+        "shifted": Shifted(as_operator(A), c),
+        "in float32": Shifted(as_operator(A), c).float32_copy(0.5),
+    }
+
+    def products(X):
+        W, H = (np.cos(np.arange(n * 4.0)).reshape(n, 4).astype(X.dtype) for n in X.shape[::-1])
+        rows = X.sweep(W, lambda Y, rows: (np.tanh(Y), np.sum(Y)))
+        return [X.matmul(W), X.rmatmul(H), X.sweep(W), *rows]
+
+    begun = {name: X.passes for name, X in made.items()}
+    found = {name: products(X) for name, X in made.items()}
+    passes = {name: X.passes - begun[name] for name, X in made.items()}
+    monkeypatch.setattr(native, "kernels", None)
+    for name, X in made.items():
+        before, unit = X.passes, 1e-4 if "32" in name else 1e-10
+        with at(name=name):
+            for one, other in zip(found[name], products(X), strict=True):
+                np.testing.assert_allclose(one, other, rtol=unit, atol=unit)
+            assert X.passes - before == passes[name]
+
+
+def test_models_are_the_same_with_and_without_kernels(monkeypatch):
+    X = np.random.default_rng(9).standard_normal((900, 400)) * np.linspace(3, 1, 400)
+    options = {"solver": "krylov", "tol": 1e-6, "random_state": 0}
+    one = PCA(5, **options).fit(X)
+    assert ("kernels" in one.solver_) == dualpca.native_available()
+    monkeypatch.setattr(native, "kernels", None)
+    other = PCA(5, **options).fit(X)
+    assert "kernels" not in other.solver_
+    np.testing.assert_allclose(one.components_, other.components_, atol=1e-5)
+    np.testing.assert_allclose(one.explained_variance_, other.explained_variance_, rtol=1e-9)
+
+
+def test_the_environment_turns_the_kernels_off():
+    code = "import dualpca; assert not dualpca.native_available()"
+    subprocess.run([sys.executable, "-c", code], check=True, env={"DUALPCA_NATIVE": "0"})
