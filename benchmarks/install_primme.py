@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from importlib import import_module
+from importlib import import_module, invalidate_caches
 from pathlib import Path
 
 PIP = [sys.executable, "-m", "pip", "install", "-q"]
@@ -27,6 +27,7 @@ def renamed(library: bytes) -> str:
 def main() -> None:
     """Install it, or fail as pip does."""
     subprocess.run([*PIP, "scipy-openblas32", "setuptools>=61", "wheel"], check=True)
+    invalidate_caches()
     openblas = import_module("scipy_openblas32")
     folder = Path(openblas.get_lib_dir())
     with tempfile.TemporaryDirectory() as made:

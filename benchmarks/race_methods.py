@@ -190,7 +190,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(found, indent=1))
     out.with_suffix(".md").write_text(markdown(found))
-    print("\n".join(["", *summary(found["rows"]), "", *robust_table(found["robust"])]))
+    if found["rows"]:
+        print("\n".join(["", *summary(found["rows"])]))
+    if found["robust"]:
+        print("\n".join(["", *robust_table(found["robust"])]))
     print(f"wrote {out} and {out.with_suffix('.md')}")
 
 
