@@ -66,7 +66,7 @@ torture: install ## numbers, properties, faults, untrusted input: 30 minutes at 
 	TORTURE=1 TORTURE_TABLE=results/torture.md timeout --signal=INT 1800 \
 		$(BIN)/python -m pytest -n 2 -q -r f tests/torture $(ARGS)
 
-# PRIMME is compiled, which may fail; the race then goes without it and says so.
+# PRIMME is compiled once, in about four minutes. That may fail; the race then goes without it and says so.
 race: install ## the race against peers, about 40 minutes; needs nothing else running on the machine
 	$(BIN)/python -m pip install -q -c constraints.txt -e ".[race]"
 	-$(BIN)/python -m benchmarks.install_primme

@@ -33,7 +33,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made:
         header = Path(made) / "renamed.h"
         header.write_text(renamed((folder / openblas.get_library(fullname=True)).read_bytes()))
-        flags = {"CFLAGS": f"-O3 -include {header}", "LDFLAGS": f"-Wl,-rpath,{folder}"}
+        flags = {"CFLAGS": f"-O3 -g0 -include {header}", "LDFLAGS": f"-Wl,-rpath,{folder}"}
         options = ["--no-build-isolation", "--no-cache-dir", "--no-deps"]
         subprocess.run([*PIP, *options, "primme>=3.2.3"], check=True, env=os.environ | flags)
 
