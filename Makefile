@@ -5,7 +5,7 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-lowest torture coverage mutants audit dist race race-quick race-work robust-race reproduce docs lint format clean
+.PHONY: help install demo test test-all test-lowest torture coverage mutants audit dist race race-quick race-passes race-work robust-race reproduce docs lint format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -66,12 +66,18 @@ torture: install ## numbers, properties, faults, untrusted input: 30 minutes at 
 	TORTURE=1 TORTURE_TABLE=results/torture.md timeout --signal=INT 1800 \
 		$(BIN)/python -m pytest -n 2 -q -r f tests/torture $(ARGS)
 
+# PRIMME is compiled once, in about four minutes. That may fail; the race then goes without it and says so.
 race: install ## the race against peers, about 40 minutes; needs nothing else running on the machine
 	$(BIN)/python -m pip install -q -c constraints.txt -e ".[race]"
+	-$(BIN)/python -m benchmarks.install_primme
 	$(BIN)/python -m benchmarks.race $(QUICK) $(ARGS)
+	$(BIN)/python -m benchmarks.race_methods $(QUICK) $(ARGS)
 
 race-quick: QUICK := --quick
 race-quick: race ## a few cases of the race, float32, in five minutes
+
+race-passes: install ## one sweep over the data, with and without the native kernels, beside the machine's gemm
+	$(BIN)/python -m benchmarks.passes $(ARGS)
 
 race-work: install ## products with the data to a target, counted; writes results/work.md
 	$(BIN)/python -m benchmarks.work $(ARGS)

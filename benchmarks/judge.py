@@ -1,4 +1,4 @@
-"""The judge: the variance that components capture, in float64 and outside every method."""
+"""The judges: the variance that components capture, in float64 and outside every method."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 from scipy.sparse.linalg import svds
+from sklearn.metrics.pairwise import rbf_kernel
 
 
 def reference(A: Any, s: int) -> np.ndarray:
@@ -61,3 +62,32 @@ class Judge:
         if not np.all(np.isfinite(V)):
             return math.inf
         return 1 - self.captured(V) / self.optimum
+
+
+def centred_kernel(X: Any) -> np.ndarray:
+    """The RBF kernel of the rows with gamma 1/n_features, centred in feature space, in float64."""
+    K = rbf_kernel(X.astype(np.float64))
+    means = K.mean(axis=0)
+    return K - means - means[:, None] + means.mean()
+
+
+def kernel_reference(X: Any, s: int) -> np.ndarray:
+    """The s leading eigenvectors of the centred kernel matrix, by LAPACK."""
+    K, n = centred_kernel(X), len(X)
+    return scipy.linalg.eigh(K, subset_by_index=[n - s, n - 1], overwrite_a=True)[1][:, ::-1]
+
+
+class KernelJudge(Judge):
+    """What vectors miss of the eigenvalues of the centred kernel matrix of X, relative.
+
+    Parameters
+    ----------
+    X : array of shape (N, n_features)
+        The data as the methods get it.
+    best : array of shape (N, s)
+        The leading eigenvectors, as columns.
+    """
+
+    def __init__(self, X: Any, best: np.ndarray) -> None:
+        self._A, self._gram = None, centred_kernel(X)
+        self.optimum = self.captured(best)

@@ -1,7 +1,7 @@
 """The race: time to a captured-variance shortfall, peers and us interleaved, judged from outside.
 
 ``python -m benchmarks.race [--quick] [--case NAME ...]`` prints the ratios fastest peer / ours and
-writes results/race.json, race.md and a figure for each dtype.
+writes results/race.json, race.md, an overview of all ratios and a figure for each dtype.
 
 Every method turns its knob once from loose to tight (:mod:`benchmarks.explore`). For each target its
 fastest run that meets it is the one that counts. Those within CONTENDER times the fastest peer, and
@@ -36,10 +36,13 @@ from .report import row_line, summary, write_report
 CONTENDER = 2
 ENOUGH = 3
 DTYPES = ("float32", "float64")
+PEERS = ("scikit-learn", "scikit-learn-intelex", "torch", "fbpca", "primme")
+
+Limits = dict[str, Any]
 
 #: Seconds of the whole race, repeats of a contender, and seconds after which a knob is not tightened.
-FULL = {"budget": 1800.0, "repeats": 5, "cap": 2.5}
-QUICK = {"budget": 240.0, "repeats": 3, "cap": 1.5}
+FULL: Limits = {"budget": 1500.0, "repeats": 5, "cap": 2.5}
+QUICK: Limits = {"budget": 240.0, "repeats": 3, "cap": 1.5}
 
 
 def first_word(solver: str | None) -> str:
@@ -50,8 +53,10 @@ def first_word(solver: str | None) -> str:
 class Matrices:
     """A case's matrix and reference, kept while the cases that follow are of the same matrix."""
 
-    def __init__(self, cases: Sequence[Case]) -> None:
-        self._cases = cases
+    def __init__(
+        self, cases: Sequence[Case], reference: Callable[[Any, int], np.ndarray] = reference
+    ) -> None:
+        self._cases, self._reference = cases, reference
         self._make: Callable[[], Any] | None = None
         self._made: tuple[Any, Any] = (None, None)
 
@@ -62,7 +67,7 @@ class Matrices:
             A = case.make()
             if A is not None:
                 s = max(c.s for c in (*self._cases, case) if c.make is case.make)
-                self._made = A, reference(A, s)
+                self._made = A, self._reference(A, s)
         A, best = self._made
         return (A, best) if A is None else (A, best[:, : case.s])
 
@@ -77,14 +82,15 @@ def race(
     repeats: int,
     cap: float,
     share: float = math.inf,
+    judged: type[Judge] = Judge,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """One row a target, and every run of the exploration.
 
-    ``share`` is how many seconds this may take, exploration included.
+    ``share`` is how many seconds this may take, exploration included, and ``judged`` by whom.
     """
     begun = time.perf_counter()
     A = A.astype(dtype) if sp.issparse(A) else np.ascontiguousarray(A, dtype=dtype)
-    judge = Judge(A, best)
+    judge = judged(A, best)
     chosen = [m for m in methods if m.applies(A) and (case.quick or m.kind != "first-order")]
     trails = explore(chosen, A, case.s, judge, cap=cap)
     picks = {target: {t.method.name: t.fastest(target) for t in trails} for target in TARGETS}
@@ -146,7 +152,7 @@ def _row(
         "fastest peer": fastest,
         "peer": peer,
         "ratio": peer / ours if ours and peer else None,
-        "same kernel": fastest == COVARIANCE and solver == "gram",
+        "same kernel": fastest in COVARIANCE and solver == "gram",
         "methods": entries,
     }
 
@@ -166,7 +172,7 @@ def _explored(trail: Trail) -> dict[str, Any]:
 def machine() -> dict[str, Any]:
     """Cores, the limit on threads and the versions of what raced."""
     versions = {"python": platform.python_version()}
-    for package in ("dualpca", "numpy", "scipy", "scikit-learn", "torch", "fbpca"):
+    for package in ("dualpca", "numpy", "scipy", *PEERS):
         try:
             versions[package] = version(package)
         except PackageNotFoundError:
@@ -194,13 +200,17 @@ def run_all(
     budget: float,
     repeats: int,
     cap: float,
+    judged: tuple[Callable[[Any, int], np.ndarray], type[Judge]] = (reference, Judge),
 ) -> dict[str, Any]:
-    """Race every case; ``out`` is written after each, so that what was raced is never lost."""
+    """Race every case; ``out`` is written after each, so that what was raced is never lost.
+
+    ``judged`` has the function that finds the optimal components, and the judge.
+    """
     methods, missing = available(methods)
     print("\n".join(missing), end="\n" if missing else "", flush=True)
     found: dict[str, Any] = {"machine": machine(), "notes": missing, "rows": [], "explored": []}
     out.parent.mkdir(parents=True, exist_ok=True)
-    matrices = Matrices(cases)
+    matrices = Matrices(cases, judged[0])
     end = time.perf_counter() + budget
     for i, case in enumerate(cases):
         share = max((end - time.perf_counter()) / ((len(cases) - i) * len(dtypes)), 3.0)
@@ -212,7 +222,7 @@ def run_all(
             continue
         for dtype in dtypes:
             limits = {"repeats": repeats, "cap": cap, "share": share}
-            rows, explored = race(case, dtype, A, best, methods, **limits)
+            rows, explored = race(case, dtype, A, best, methods, **limits, judged=judged[1])
             found["rows"] += finite(rows)
             found["explored"] += finite(explored)
             out.write_text(json.dumps(found, indent=1))
@@ -220,8 +230,9 @@ def run_all(
     return found
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def options_of(description: str, arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options of the command line."""
+    parser = argparse.ArgumentParser(description=description.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a few cases, float32, 3 repeats")
     parser.add_argument("--case", action="append", help="cases whose name contains this")
     parser.add_argument("--dtype", action="append", choices=DTYPES)
@@ -229,15 +240,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--budget", type=float, help="seconds that the race should take")
     parser.add_argument("--out", default="results/race.json", type=Path)
     args = parser.parse_args(arguments)
-    cases = [c for c in CASES if c.quick or not args.quick]
+    args.dtype = args.dtype or (DTYPES[:1] if args.quick else DTYPES)
+    return args
+
+
+def selected(cases: Sequence[Case], args: argparse.Namespace) -> list[Case]:
+    """The cases that the command line asks for."""
     if args.case:
-        cases = [c for c in CASES if any(part in c.name for part in args.case)]
-    options = QUICK if args.quick else FULL
+        return [c for c in cases if any(part in c.name for part in args.case)]
+    return [c for c in cases if c.quick or not args.quick]
+
+
+def limits_of(args: argparse.Namespace, full: Limits, quick: Limits) -> Limits:
+    """The limits of the race, those given on the command line first."""
     given = {"repeats": args.repeats, "budget": args.budget}
-    options = options | {key: value for key, value in given.items() if value}
+    return (quick if args.quick else full) | {key: value for key, value in given.items() if value}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    args = options_of(__doc__, arguments)
     methods = METHODS if args.quick else [*METHODS, *FIRST_ORDER]
-    dtypes = args.dtype or (DTYPES[:1] if args.quick else DTYPES)
-    found = run_all(cases, dtypes, methods, args.out, **options)
+    limits = limits_of(args, FULL, QUICK)
+    found = run_all(selected(CASES, args), args.dtype, methods, args.out, **limits)
     print()
     print("\n".join(summary(found["rows"])))
     for path in write_report(found, args.out.parent):

@@ -1,6 +1,7 @@
-"""The report of the race: tables in Markdown, and time against reached accuracy as figures.
+"""The report of the race: tables in Markdown, all ratios at a glance, and time against accuracy.
 
-``python -m benchmarks.report [results/race.json]`` writes race.md and race-<dtype>.png beside it.
+``python -m benchmarks.report [results/race.json]`` writes race.md, race-overview.png and
+race-<dtype>.png beside it.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from .explore import TARGETS
 from .methods import OURS
 
 Rows = Sequence[dict[str, Any]]
+
+#: A ratio of this, or its inverse, has the strongest colour of the overview.
+STRONGEST = 8
 
 #: Shortfalls below this are rounding of the judge.
 FLOOR = 1e-16
@@ -228,17 +232,71 @@ def _styles(methods: Sequence[tuple[str, str]]) -> dict[str, dict[str, Any]]:
     return found
 
 
+def cell_text(row: dict[str, Any] | None) -> str:
+    """What stands in a cell of the overview."""
+    if row is None:
+        return ""
+    if row["ratio"] is None:
+        return "missed" if row["ours"] is None else "alone"
+    return f"{row['ratio']:.2f}{' =' if row['same kernel'] else ''}"
+
+
+def overview(rows: Rows, path: Path) -> None:
+    """Every cell of the race: a row a case, a column a dtype and target, the ratio as colour."""
+    import numpy as np
+    from matplotlib.figure import Figure
+
+    cells = {(row["case"], row["dtype"], row["target"]): row for row in rows}
+    cases = in_order(row["case"] for row in rows)
+    columns = [(t, r) for t in in_order(row["dtype"] for row in rows) for r in TARGETS]
+    table = [[cells.get((case, *column)) for column in columns] for case in cases]
+    ratio = [[math.nan if c is None else c["ratio"] or math.nan for c in line] for line in table]
+    means = [geometric_mean([x for x in line if x == x]) for line in zip(*ratio, strict=True)]
+    texts = [*(list(map(cell_text, line)) for line in table), [number(m, ".2f") for m in means]]
+    shades = np.log([*ratio, [math.nan if m is None else m for m in means]]) / math.log(STRONGEST)
+
+    fig = Figure(figsize=(10, 0.3 * len(texts) + 1.9), layout="constrained")
+    ax = fig.subplots()
+    ax.set_facecolor("0.88")  # cells without a ratio
+    image = ax.imshow(shades, cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
+    for i, line in enumerate(texts):
+        for j, text in enumerate(line):
+            pale = not abs(shades[i, j]) > 0.65
+            weight = "bold" if i == len(cases) else "normal"
+            style = {"color": "black" if pale else "white", "fontsize": 10, "weight": weight}
+            ax.text(j, i, text, ha="center", va="center", **style)
+    ax.axhline(len(cases) - 0.5, color="black", linewidth=1.5)
+    for j in range(len(TARGETS), len(columns), len(TARGETS)):
+        ax.axvline(j - 0.5, color="black", linewidth=1.5)
+    ax.set_yticks(range(len(texts)), [*cases, "geometric mean"], fontsize=10)
+    ax.set_xticks(range(len(columns)), [f"{t}\n{r:.0e}" for t, r in columns], fontsize=10)
+    ax.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
+    title = "Time of the fastest peer / ours, to a shortfall in captured variance"
+    ax.set_title(
+        f"{title}\nblue: ours is faster; = both form the Gram matrix; alone: no peer met it"
+    )
+    bar = fig.colorbar(image, ax=ax, orientation="horizontal", aspect=60, shrink=0.6, pad=0.01)
+    ticks = [2.0**k for k in range(-3, 4)]
+    bar.set_ticks([math.log(x, STRONGEST) for x in ticks], labels=[f"{x:g}" for x in ticks])
+    fig.savefig(path, dpi=150)
+
+
 def write_report(found: dict[str, Any], folder: Path) -> list[Path]:
-    """race.md and, for each dtype, a figure; returns what was written."""
+    """race.md, the overview and, for each dtype, a figure; returns what was written."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / "race.md"]
     paths[0].write_text(markdown(found))
+    draw: dict[str, Callable[[Path], None]] = {}
+    if found["rows"]:
+        draw["race-overview.png"] = lambda path: overview(found["rows"], path)
     for dtype in in_order(trail["dtype"] for trail in found["explored"] if trail["runs"]):
-        paths.append(folder / f"race-{dtype}.png")
+        draw[f"race-{dtype}.png"] = lambda path, dtype=dtype: figure(found, dtype, path)
+    for name, make in draw.items():
         try:
-            figure(found, dtype, paths[-1])
+            make(folder / name)
+            paths.append(folder / name)
         except ImportError as error:
-            print(f"{paths.pop().name} is not drawn: {error}")
+            print(f"{name} is not drawn: {error}")
     return paths
 
 

@@ -1,18 +1,33 @@
-"""The race: its judge, its rules on small matrices, its report and its counts of work."""
+"""The race: its judges, its rules on small matrices, its report, its counts of work and its sweeps."""
 
 import json
+import sys
 from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from benchmarks import measure, report, work
+from benchmarks import measure, passes, race_methods, report, work
 from benchmarks.cases import CASES, Case, gaussian
 from benchmarks.explore import TARGETS, Explored, Trail, explore
-from benchmarks.judge import Judge, reference
-from benchmarks.methods import FIRST_ORDER, METHODS, OURS, Method, available, components
-from benchmarks.race import Matrices, _contenders, finite, first_word, race, run_all
+from benchmarks.install_primme import renamed
+from benchmarks.judge import Judge, KernelJudge, kernel_reference, reference
+from benchmarks.methods import (
+    COVARIANCE,
+    FIRST_ORDER,
+    METHODS,
+    OURS,
+    Method,
+    available,
+    components,
+)
+from benchmarks.race import Matrices, _contenders, _row, finite, first_word, race, run_all
 from numpy.testing import assert_allclose
+from sklearn import decomposition
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.preprocessing import KernelCenterer
 from sklearn.utils.extmath import randomized_svd
 
 SIGMA = np.array([8.0, 5.0, 4.0, 2.0, 1.0, 0.5])
@@ -22,6 +37,7 @@ SIGMA = np.array([8.0, 5.0, 4.0, 2.0, 1.0, 0.5])
 def no_pause(monkeypatch):
     """Timings mean nothing here."""
     monkeypatch.setattr("benchmarks.measure.PAUSE", 0.0)
+    monkeypatch.setattr("benchmarks.passes.PAUSE", 0.0)
 
 
 def diagonal(N, d):
@@ -178,6 +194,77 @@ def test_every_method_is_exact_at_its_tightest_knob(method, make):
     assert abs(Judge(A, reference(A, 3)).shortfall(V)) <= 1e-8
 
 
+def named(name, methods=METHODS):
+    """The method of that name."""
+    return next(method for method in methods if method.name == name)
+
+
+@pytest.fixture
+def peers_without_their_packages(monkeypatch):
+    """Stand-ins for sklearnex and primme, and what they were called with."""
+    calls = []
+
+    class PCA(decomposition.PCA):
+        def __init__(self, n_components=None, *, svd_solver="auto"):
+            super().__init__(n_components, svd_solver=svd_solver)
+            calls.append(svd_solver)
+
+    def svds(A, k, **options):
+        calls.append((A.dtype, options["maxBlockSize"], options["tol"]))
+        return [M[..., :k] if M.ndim == 1 else M for M in np.linalg.svd(A, full_matrices=False)]
+
+    fakes = {"sklearnex": {}, "sklearnex.decomposition": {"PCA": PCA}, "primme": {"svds": svds}}
+    for name, contents in fakes.items():
+        module = ModuleType(name)
+        vars(module).update(contents)
+        monkeypatch.setitem(sys.modules, name, module)
+    return calls
+
+
+def test_intels_pca_is_called_by_its_own_name(peers_without_their_packages):
+    before, A = decomposition.PCA, gaussian(50, 20)()
+    for solver in ("covariance_eigh", "full"):
+        found = named(f"sklearnex {solver}").run(A, 3, None)
+        assert components(found).shape == (20, 3)
+        assert type(found) is not before
+    assert peers_without_their_packages == ["covariance_eigh", "full"]
+    assert decomposition.PCA is before
+    assert not named("sklearnex covariance_eigh").applies(sp.csr_array(A))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_primme_keeps_the_dtype_and_is_told_its_block(dtype, peers_without_their_packages):
+    A = gaussian(50, 20)().astype(dtype)
+    for block in (1, 16):
+        assert named(f"primme, block {block}").run(A, 3, 1e-2).dtype == dtype
+    assert peers_without_their_packages == [(dtype, 1, 1e-2), (dtype, 16, 1e-2)]
+
+
+def test_the_header_for_primme_adds_the_prefix_to_fortran_functions_alone():
+    library = b"\x01\0scipy_dgemm_\0scipy_cblas_dgemm\0dgemm_batch_\0scipy_sgemv_\0scipy_dgemm_\0"
+    assert renamed(library) == "#define dgemm_ scipy_dgemm_\n#define sgemv_ scipy_sgemv_\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "solver", "same"),
+    [
+        *((name, "gram (float32): cheap", True) for name in COVARIANCE),
+        (COVARIANCE[1], "krylov (float32): cheap", False),
+        ("sklearnex full", "gram (float32): cheap", False),
+        ("svds arpack", "gram (float32): cheap", False),
+    ],
+)
+def test_same_kernel_is_that_of_peers_that_form_the_covariance(name, solver, same):
+    assert named(name)
+    picks = {
+        OURS: Explored(1e-3, 0.1, 0.0, None, {"solver": solver}),
+        name: Explored(None, 0.2, 0.0, None, {}),
+    }
+    times = {(OURS, 1e-3): [0.1], (name, None): [0.2]}
+    row = _row(1e-2, picks, times, {name})
+    assert (row["ratio"], row["same kernel"]) == (2.0, same)
+
+
 def test_rows_of_the_race(raced):
     rows = raced[0]["rows"]
     assert [(row["case"], row["target"]) for row in rows] == [
@@ -199,8 +286,12 @@ def test_rows_of_the_race(raced):
 def test_report_has_every_cell_and_draws(raced):
     found, folder = raced
     paths = report.write_report(found, folder)
-    assert [path.name for path in paths] == ["race.md", "race-float32.png"]
-    assert paths[1].stat().st_size > 10_000
+    assert [path.name for path in paths] == [
+        "race.md",
+        "race-overview.png",
+        "race-float32.png",
+    ]
+    assert min(path.stat().st_size for path in paths[1:]) > 10_000
     text = paths[0].read_text()
     for row in found["rows"]:
         cell = f"| {row['case']} | float32 | {row['target']:.0e} | {row['ours']:.3g} "
@@ -226,6 +317,17 @@ def test_report_of_cells_that_somebody_did_not_meet():
     )
 
 
+def test_cells_of_the_overview(tmp_path):
+    row = {"case": "c", "dtype": "float32", "target": 1e-2, "same kernel": True}
+    met = row | {"ours": 2.0, "ratio": 0.5}
+    alone = row | {"target": 1e-4, "ours": 2.0, "ratio": None}
+    missed = row | {"target": 1e-8, "ours": None, "ratio": None}
+    texts = [report.cell_text(r) for r in (met, met | {"same kernel": False}, alone, missed, None)]
+    assert texts == ["0.50 =", "0.50", "alone", "missed", ""]
+    report.overview([met, alone, met | {"case": "d", "dtype": "float64"}], tmp_path / "o.png")
+    assert (tmp_path / "o.png").stat().st_size > 10_000
+
+
 def test_the_first_word_of_a_solver_and_finite_numbers():
     assert [first_word(s) for s in ("gram", "gram: small side", None)] == ["gram", "gram", ""]
     assert finite({"a": [np.inf, np.float32(1)], "b": (np.int64(2), "x")}) == {
@@ -235,12 +337,9 @@ def test_the_first_word_of_a_solver_and_finite_numbers():
 
 
 def test_same_kernel_is_marked():
-    def only(name):
-        return next(m for m in METHODS if m.name == name)
-
     A = gaussian(1200, 60)()
     case = Case("tall", 3, None)
-    methods = [only(OURS), only("sklearn covariance_eigh")]
+    methods = [named(OURS), named("sklearn covariance_eigh")]
     rows, _ = race(case, "float64", A, reference(A, 3), methods, repeats=1, cap=1)
     solver = first_word(rows[-1]["methods"][OURS]["solver"])
     assert [row["same kernel"] for row in rows] == [solver == "gram"] * len(rows)
@@ -321,3 +420,112 @@ def test_work_table(tmp_path, monkeypatch):
         ["| tiny", "3", f"{target:.0e}"] for target in TARGETS
     ]
     assert all(cell.count("/") == 1 for line in lines[-3:] for cell in line.split(" | ")[3:])
+
+
+def two_clouds():
+    """Rows whose kernel matrix has eigenvalues of different sizes."""
+    X = gaussian(60, 5)()
+    X[:30, 0] += 6
+    return X / X.std()
+
+
+def test_judge_of_kernels_has_the_eigenvalues_of_the_centred_kernel_matrix():
+    X = two_clouds()
+    K = KernelCenterer().fit_transform(rbf_kernel(X))
+    values, vectors = (M[..., ::-1] for M in np.linalg.eigh(K))
+    for given in (X, X.astype(np.float32)):
+        judge = KernelJudge(given, kernel_reference(X, 2))
+        assert judge.optimum == pytest.approx(values[:2].sum(), rel=1e-6)
+        assert judge.shortfall(vectors[:, 1::-1]) == pytest.approx(0, abs=1e-6)
+        expected = (values[1] - values[2]) / values[:2].sum()
+        assert judge.shortfall(vectors[:, [0, 2]]) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("method", race_methods.KERNEL_METHODS, ids=lambda method: method.name)
+def test_every_kernel_method_is_exact_at_its_tightest_knob(method):
+    X = two_clouds()
+    V = components(measure.seconds_of(method, X, 3, method.knobs[-1])[1])
+    assert V.shape == (60, 3)
+    assert abs(KernelJudge(X, kernel_reference(X, 3)).shortfall(V)) <= 1e-8
+
+
+def test_cases_of_kernels_suit_the_default_gamma_and_miss_data_quietly(monkeypatch):
+    monkeypatch.delenv("DUALPCA_DATA", raising=False)
+    race_methods._images.cache_clear()
+    made = {case.name: case.make() for case in race_methods.KERNEL_CASES}
+    assert [name for name, X in made.items() if X is None] == [
+        f"kernel mnist {race_methods.ROWS}, s={s}" for s in (20, 50)
+    ]
+    assert all(X.std() == pytest.approx(1) for X in made.values() if X is not None)
+    race_methods._images.cache_clear()
+
+
+def test_race_of_methods(tmp_path, monkeypatch, capsys):
+    clock = {"PCA": 0.5, "RobustPCA": 1.5}
+    monkeypatch.setattr(race_methods, "seconds_of", lambda m, *_: (clock[m.name], None))
+    monkeypatch.setattr(race_methods, "KERNEL_CASES", [Case("kernel small", 3, two_clouds)])
+    robust = [Case("robust small", 50, gaussian(90, 60)), Case("robust none", 3, lambda: None)]
+    monkeypatch.setattr(race_methods, "ROBUST_CASES", robust)
+    options = ["--repeats", "1", "--budget", "1", "--out", str(tmp_path / "race.json")]
+    race_methods.main([*options, "--case", "nothing"])
+    assert "no case" in capsys.readouterr().out
+    race_methods.main(options)
+    found = json.loads((tmp_path / "race_methods.json").read_text())
+    assert len(found["rows"]) == 2 * len(TARGETS)
+    for row in found["rows"]:
+        assert row["fastest peer"].startswith("sklearn")
+        assert row["methods"][OURS]["reached"] <= row["target"]
+    assert [(r["dtype"], r["ratio"], r["goal"]) for r in found["robust"]] == [
+        ("float32", 3.0, 4.0),
+        ("float64", 3.0, 4.0),
+    ]
+    text = (tmp_path / "race_methods.md").read_text()
+    assert "| robust small | float32 | 0.5 | 1.5 | 3.0 | 4 |" in text
+    assert "- robust none is not raced: no data; set DUALPCA_DATA" in text
+    assert not (tmp_path / "race.json").exists()
+
+
+def test_words_are_rows_of_norm_one_with_few_frequent_columns():
+    A = passes.words(200, 1000, 8000)
+    assert (A.shape, A.nnz) == ((200, 1000), 8000)
+    lengths = np.sqrt((A**2).sum(axis=1))
+    assert_allclose(lengths[np.diff(A.indptr) > 0], 1)
+    counts = np.sort(np.bincount(A.indices, minlength=1000))
+    assert counts[-100:].sum() > 4 * counts[:500].sum() / 5
+
+
+@pytest.mark.parametrize("entries", [None, 300], ids=["dense", "sparse"])
+@pytest.mark.parametrize(("dtype", "arithmetic"), passes.KINDS)
+def test_data_of_the_sweeps(dtype, arithmetic, entries):
+    data = passes.Data(60, 40, dtype, arithmetic, entries)
+    X = data.make()
+    assert X.shape == (60, 40)
+    assert X.dtype == (arithmetic if entries is None else dtype)
+    assert data.operations == 64 * (entries or 2400)
+
+
+def test_lines_of_the_sweeps_with_the_native_kernels_and_without():
+    data = passes.Data(1000, 1000, "float32", "float32")
+    gemm = 2 * passes.SIDE**3 / 1e11
+    both = passes.line(data, {"native": 0.001, "without": 0.002, "gemm": gemm})
+    head = "| 1000x1000 dense, float32 | float32 |"
+    assert both == f"{head} 1.00 | 64 | 2.00 | 32 | 2.00 | 100 | 64 % |"
+    alone = passes.line(data, {"without": 0.002, "gemm": gemm})
+    assert alone == f"{head} - | - | 2.00 | 32 | - | 100 | 32 % |"
+    assert {passes.HEAD.splitlines()[0].count("|"), both.count("|"), alone.count("|")} == {10}
+
+
+def test_sweeps_in_processes_of_their_own(monkeypatch, capsys):
+    monkeypatch.chdir(Path(__file__).parents[2])  # where the processes find benchmarks/
+    monkeypatch.setattr(passes, "SIDE", 20)
+    monkeypatch.setattr(passes, "DATA", [passes.Data(60, 40, *kind) for kind in passes.KINDS])
+    passes.main(["--repeats", "1", "--case", "float64"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(" | ")[1] for line in lines[-2:]] == ["float64", "float32"]
+
+
+def test_native_kernels_may_be_unknown_to_the_package(monkeypatch):
+    monkeypatch.setattr(passes, "dualpca", SimpleNamespace())
+    assert passes.native() is False
+    monkeypatch.setattr(passes, "dualpca", SimpleNamespace(native_available=lambda: True))
+    assert passes.native() is True
