@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from .. import __version__
-from .commands import fit, inspect, report, transform
+from .commands import fit, inspect, outliers, report, transform
 from .demo import demo
-from .outliers import outliers
 from .reproduce import reproduce
 
 __all__ = ["app"]

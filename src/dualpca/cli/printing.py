@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..io.tables.table import counted, printable
-from .inputs import NotedModel
+from .fitting import NotedModel
 
 #: The most components, and loadings of each, that are printed.
 COMPONENTS, LOADINGS = 12, 3

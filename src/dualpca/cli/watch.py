@@ -43,11 +43,6 @@ class Watch(Listener):
     def rows(self, done: int, total: int) -> None:
         self._show(completed=done, total=total)
 
-    def phase(self, words: str) -> None:
-        """Begin another phase."""
-        self.words, self.steps = words, []
-        self._show(completed=0)
-
 
 @contextmanager
 def watching(quiet: bool) -> Iterator[Watch | None]:

@@ -149,10 +149,10 @@ class Writer:
             raise TableError(
                 f"{subject} is not known; write csv, tsv, parquet or npy: choose another ending"
             )
-        self._format = _FORMATS[name]
-        if self._packed and self._format not in _DELIMITERS:
+        self.format = _FORMATS[name]
+        if self._packed and self.format not in _DELIMITERS:
             raise TableError(f"{name} is not written compressed by gz; leave out .gz")
-        if self._path is None and self._format == "npy":
+        if self._path is None and self.format == "npy":
             raise TableError("npy cannot go through a pipe; give a file, or write csv")
         self._columns: list[str] = []
         self._file: Any = None
@@ -165,7 +165,7 @@ class Writer:
         self._raw: Any
         if self._path is not None:
             self._raw = self._context.enter_context(written(self._path, overwrite=self._overwrite))
-        elif self._format in _DELIMITERS and sys.stdout.isatty():
+        elif self.format in _DELIMITERS and sys.stdout.isatty():
             self._raw = _Terminal()
         else:
             self._raw = sys.stdout.buffer
@@ -185,10 +185,10 @@ class Writer:
             )
         if self._sink is None:
             self._columns = list(columns)
-            if self._format in _DELIMITERS:
-                self._sink = Text(self._file, columns, self._safe, _DELIMITERS[self._format])
+            if self.format in _DELIMITERS:
+                self._sink = Text(self._file, columns, self._safe, _DELIMITERS[self.format])
             else:
-                self._sink = (Npy if self._format == "npy" else Parquet)(self._file, columns)
+                self._sink = (Npy if self.format == "npy" else Parquet)(self._file, columns)
         if self._columns != list(columns):
             raise TableError(
                 f"a block has columns {listed(columns)} after {listed(self._columns)}; give the same"
