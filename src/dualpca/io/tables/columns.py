@@ -1,13 +1,17 @@
-"""Which columns of a table are numbers to analyse, names of rows, or labels."""
+"""The columns of an open file, and which of them are numbers to analyse, names of rows, or labels."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from itertools import islice
+from typing import Any
+
+import numpy as np
 
 from .table import LONG, TableError, counted, listed, shown
 
@@ -64,6 +68,42 @@ class Header:
     rows: list[str] | None = None
     empty: frozenset[int] = frozenset()
     opaque: frozenset[int] = frozenset()
+
+
+class Source(ABC):
+    """A file that is open: its ``header``, its number of ``rows`` if known, ``notes`` for the user."""
+
+    header: Header
+    rows: int | None = None
+    dtype: np.dtype = np.dtype("float64")
+    notes: list[str]
+
+    @abstractmethod
+    def blocks(self, features: list[int], texts: list[int]) -> Iterator[tuple[Any, list[Any]]]:
+        """Yield blocks of rows: numbers of the features, and Arrow arrays of strings of the texts.
+
+        The numbers are an array, or the whole of a sparse matrix as CSR.
+        """
+
+    def float_type(self, features: list[int]) -> np.dtype:
+        """Return the type of a matrix of these features."""
+        return self.dtype
+
+    def in_place(self, features: list[int]) -> Any:
+        """Return what an operator can read these features from, pass by pass, or None."""
+        return None
+
+    def place(self, row: int) -> str:
+        """Return where a row is, for the user."""
+        return f"row {row + 1}"
+
+    def progress(self, done: int) -> tuple[int, int]:
+        """Return the bytes read after so many rows, and the bytes in all."""
+        size = len(self.header.names) * self.dtype.itemsize
+        return done * size, (self.rows or 0) * size
+
+    def close(self) -> None:  # noqa: B027 (most have nothing to close)
+        """Let go of what was opened."""
 
 
 @dataclass

@@ -14,10 +14,9 @@ import scipy.sparse as sp
 
 from ...operators import Blocks
 from ...operators.files import ArraySource
-from .columns import Choice
+from .columns import Choice, Source
 from .limits import check_text
-from .source import Source
-from .table import Strings, Table, TableError, counted, listed, module, shown
+from .table import Strings, Table, TableError, counted, joined, listed, pa, shown
 
 
 @contextmanager
@@ -50,7 +49,6 @@ def gather(
     names = choice.names or [source.header.names[j] for j in choice.features]
 
     def one_pass(keep: Callable[[Any], Any] | None) -> tuple[list[Strings], Tally]:
-        pa = module("pyarrow")
         columns: list[list[Any]] = [[] for _ in texts]
         tally, nbytes = Tally(names, source.place), 0
         for block, cells in _blocks(source, choice.features, texts):
@@ -94,8 +92,7 @@ def gather(
     if choice.label is not None:
         table.label_column, table.labels = row_names[choice.label], strings.pop()
     if len(strings) > 1:
-        pa, join = module("pyarrow"), module("pyarrow.compute").binary_join_element_wise
-        strings = [Strings(join(*(s.array for s in strings), pa.scalar("/", pa.large_string())))]
+        strings = [Strings(joined(*(s.array for s in strings), by="/"))]
     if strings:
         table.ids = strings[0]
     return table

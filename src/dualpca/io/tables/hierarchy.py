@@ -18,10 +18,10 @@ import scipy.sparse as sp
 
 from ...operators.files import gaps
 from ...operators.files import rows_of as read_rows
-from .columns import Header, unique
+from .columns import Header, Source, unique
 from .limits import TEXT, check_size, check_sparse, check_text
-from .source import MatrixSource, Source, nameless
-from .table import Strings, TableError, listed, module, shown
+from .matrices import MatrixSource, nameless
+from .table import Package, Strings, TableError, listed, shown
 from .unpack import check_chunks, check_heaps, guarded_zarr
 
 #: Codecs of zarr that only turn bytes into bytes, numbers or text. The codec of pickles runs code, and
@@ -45,7 +45,7 @@ def hdf5(file: BinaryIO, path: Any, key: str | None, free: int) -> Source:
     check_heaps(file)
     stored = file.seek(0, 2)
     file.seek(0)
-    group = module("h5py").File(path or file, "r")
+    group = Package("h5py").File(path or file, "r")
     try:
         source = _matrix(Tree(group, stored, free), key, lasting=path is not None)
     except BaseException:
@@ -71,7 +71,7 @@ def zarr(folder: Path, key: str | None, free: int) -> Source:
                 f"{name} in the folder is a pipe, socket or device; a zarr has plain files only: "
                 "remove it"
             )
-    root = module("zarr").open(str(folder), mode="r")
+    root = Package("zarr").open(str(folder), mode="r")
     if not hasattr(root, "keys"):
         if key is not None:
             raise TableError(f"the zarr is one array, without --key; {key!r} was asked for")

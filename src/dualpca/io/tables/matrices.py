@@ -1,4 +1,4 @@
-"""npy, npz and Matrix Market files.
+"""Matrices of numbers: npy, npz and Matrix Market files.
 
 Matrix Market text is parsed here: SciPy's reader writes beyond its arrays where a file has more entries
 than its header tells.
@@ -11,15 +11,77 @@ import shutil
 import tempfile
 import warnings
 import zipfile
+from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.lib import format as npy_format
 
-from .limits import check_disk, check_size, check_sparse
-from .source import MatrixSource, Source, float_type_of, nameless
-from .table import TableError, listed, shown
+from ...operators.files import BLOCK, float_type, source_of
+from ..fitted import check_compressed
+from .columns import Header, Source, unnamed
+from .limits import check_columns, check_disk, check_size, check_sparse
+from .table import Strings, TableError, listed, shown
+
+
+class MatrixSource(Source):
+    """A matrix of numbers: an array, a memory map, an HDF5 data set, a zarr array, or a sparse matrix.
+
+    ``row_columns`` has the columns that describe its rows, by name, each read when it is needed.
+    ``lasting`` data can still be read when the table is returned.
+    """
+
+    def __init__(
+        self, data: Any, header: Header, row_columns: Any = None, *, lasting: bool = True
+    ) -> None:
+        self.dtype = float_type_of(data.shape, data.dtype)
+        check_columns(data.shape[1])
+        self._sparse = sp.issparse(data)
+        if self._sparse:
+            check_compressed(data)
+            data = sp.csr_array(data).astype(self.dtype, copy=False)
+            data.sum_duplicates()
+        self.rows, self.header, self.notes = int(data.shape[0]), header, []
+        self._data, self._row_columns = data, list((row_columns or {}).values())
+        self._lasting = lasting and not self._sparse
+
+    def blocks(self, features: list[int], texts: list[int]) -> Iterator[tuple[Any, list[Any]]]:
+        strings, start = [Strings(self._row_columns[j]()) for j in texts], 0
+        every = features == list(range(self._data.shape[1]))
+        for block in [self._data] if self._sparse else source_of(self._data).read(BLOCK):
+            stop = start + block.shape[0]
+            yield block if every else block[:, features], [s[start:stop].array for s in strings]
+            start = stop
+
+    def in_place(self, features: list[int]) -> Any:
+        if not self._lasting or features != list(range(self._data.shape[1])):
+            return None
+        source = source_of(self._data)
+        source.tells = False  # the notes of the table do so
+        return source
+
+
+def nameless(columns: int) -> Header:
+    """Return the header of a matrix without names."""
+    return Header(unnamed(check_columns(columns)), named=False, shown=False)
+
+
+def float_type_of(shape: Any, dtype: Any) -> np.dtype:
+    """Return the float type of a matrix; refuse other shapes, complex numbers and objects."""
+    if len(shape) != 2:
+        raise TableError(
+            f"the array has {len(shape)} dimension(s), shape {tuple(shape)}; a matrix is needed, "
+            "rows by columns: reshape it, or give the --key of another"
+        )
+    try:
+        return float_type(dtype)
+    except (ValueError, TypeError) as error:
+        raise TableError(
+            f"the array has dtype {dtype}; real numbers are needed: save it as float64, or give the "
+            "--key of another"
+        ) from error
+
 
 #: The arrays of which scipy.sparse.save_npz makes a matrix.
 _PARTS = {"data", "indices", "indptr", "shape"}

@@ -18,11 +18,10 @@ import numpy as np
 from ...operators import Blocks
 from . import hierarchy, matrices
 from .arrow import ArrowFile
-from .columns import Columns, choose
+from .columns import Columns, Source, choose
 from .gather import gather, readable
 from .limits import FREE
 from .sniff import NA_VALUES
-from .source import Source
 from .table import Table, TableError
 from .text import TextSource
 

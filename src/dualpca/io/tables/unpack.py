@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from .limits import FREE, RATIO_HELD, raised
-from .table import TableError, module
+from .table import TableError, pa
 
 #: Bytes that are unpacked at a time.
 PIECE = 2**20
@@ -81,7 +81,6 @@ def _opened(name: str, config: dict[str, Any], data: Any) -> Any:
         return lzma.LZMAFile(io.BytesIO(data), format=form, filters=filters)
     if name == "bz2":  # pyarrow refuses empty streams
         return bz2.BZ2File(io.BytesIO(data))
-    pa = module("pyarrow")
     return pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), STREAMS[name])
 
 

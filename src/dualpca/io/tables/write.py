@@ -13,7 +13,7 @@ import numpy as np
 
 from ..files import check_free, written
 from .sniff import NUMBER
-from .table import Strings, TableError, listed, module, printable
+from .table import Package, Strings, TableError, is_number, joined, listed, pa, pc, printable
 
 #: Text that a spreadsheet may take for a formula; some take the wide signs of Asian scripts too.
 _FORMULA = r"^[=+\-@\t\r\n\x{ff1d}\x{ff0b}\x{ff0d}\x{ff20}]"
@@ -35,14 +35,13 @@ class Text:
         self.add({str(j): _column([name]) for j, name in enumerate(columns)})
 
     def add(self, columns: dict[str, Any]) -> None:
-        lines = _joined(*map(self._cells, columns.values()), by=self._delimiter).to_pylist()
+        lines = joined(*map(self._cells, columns.values()), by=self._delimiter).to_pylist()
         self._file.write("".join(f"{line}\n" for line in lines).encode())
 
     def _cells(self, cells: Any) -> Any:
-        pa, pc = module("pyarrow"), module("pyarrow.compute")
         # A line that is all blank would be skipped when it is read.
         empty = '""' if self._single else ""
-        if _is_number(cells.type):
+        if is_number(cells.type):
             if pa.types.is_floating(cells.type):
                 cells = pc.if_else(pc.is_nan(cells), None, cells)
             return pc.fill_null(cells.cast(pa.large_string()), empty)
@@ -51,9 +50,9 @@ class Text:
                 pc.match_substring_regex(cells, _FORMULA),
                 pc.invert(pc.match_substring_regex(cells, NUMBER)),
             )
-            cells = pc.if_else(formula, _joined("'", cells), cells)
+            cells = pc.if_else(formula, joined("'", cells), cells)
         special = pc.match_substring_regex(cells, rf'[{self._delimiter}"\r\n]|^\s|\s$')
-        quoted = _joined('"', pc.replace_substring(cells, '"', '""'), '"')
+        quoted = joined('"', pc.replace_substring(cells, '"', '""'), '"')
         return pc.if_else(pc.equal(cells, ""), empty, pc.if_else(special, quoted, cells))
 
     def end(self) -> None:
@@ -64,14 +63,14 @@ class Parquet:
     """Parquet, with the types of the first block."""
 
     def __init__(self, file: Any, columns: dict[str, Any]) -> None:
-        pa, pq = module("pyarrow"), module("pyarrow.parquet")
         schema = pa.schema([(name, values.type) for name, values in columns.items()])
-        self._writer = pq.ParquetWriter(pa.PythonFile(file, mode="w"), schema)
+        self._writer = Package("pyarrow.parquet").ParquetWriter(
+            pa.PythonFile(file, mode="w"), schema
+        )
 
     def add(self, columns: dict[str, Any]) -> None:
-        pa, schema = module("pyarrow"), self._writer.schema
         try:
-            table = pa.table(columns).cast(schema)
+            table = pa.table(columns).cast(self._writer.schema)
         except pa.ArrowInvalid as error:
             raise TableError(
                 f"blocks have columns of different types ({error}); convert them"
@@ -93,7 +92,7 @@ class Npy:
 
     def add(self, columns: dict[str, Any]) -> None:
         for name, values in columns.items():
-            if not _is_number(values.type):
+            if not is_number(values.type):
                 raise TableError(f"npy holds numbers only, and {name!r} is text; write csv instead")
         parts = [v.to_numpy(zero_copy_only=False) for v in columns.values()]
         self._file.write(np.stack(parts, axis=1).astype(self._dtype).tobytes())
@@ -256,20 +255,8 @@ def _column(values: Any) -> Any:
     if array.ndim != 1:
         raise TableError(f"a column has shape {array.shape}; give a sequence")
     if array.dtype.kind in "bui" or array.dtype in (np.float32, np.float64):
-        return module("pyarrow").array(np.ascontiguousarray(array))
+        return pa.array(np.ascontiguousarray(array))
     if array.dtype.kind in "OU":
         # From the values themselves: an array of text loses zeros at its end.
         return Strings("" if value is None else str(value) for value in values).array
     raise TableError(f"a column has dtype {array.dtype}; give text or real numbers")
-
-
-def _is_number(kind: Any) -> bool:
-    types = module("pyarrow").types
-    return types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
-
-
-def _joined(*cells: Any, by: str = "") -> Any:
-    """Return texts joined row by row."""
-    pa, pc = module("pyarrow"), module("pyarrow.compute")
-    parts = (pa.scalar(c, pa.large_string()) if isinstance(c, str) else c for c in (*cells, by))
-    return pc.binary_join_element_wise(*parts)
