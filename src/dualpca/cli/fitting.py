@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import shlex
 import warnings
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -26,10 +27,8 @@ from .watch import watching
 
 #: The ending of model files that ``fit`` writes, and the notes in them.
 ENDING = ".dualpca"
-NOTES = {
-    **{"source": str, "rows": int, "ids": list, "label": str},
-    **{"left_out": list, "dropped_rows": int},
-}
+NOTES: dict[str, type] = {"source": str, "rows": int, "ids": list, "label": str}
+NOTES |= {"left_out": list, "dropped_rows": int}
 
 #: The estimator of each method.
 METHODS: dict[Method, Any] = {
@@ -53,15 +52,10 @@ class NotedModel(FittedModel):
 
 def is_model(path: str) -> bool:
     """Return whether a file is a model rather than data."""
-    if path == "-" or not Path(path).is_file():
-        return False
-    if path.endswith(ENDING):
-        return True
-    try:
-        read_header(path)
-    except (ModelFileError, OSError):
-        return False
-    return True
+    if path != "-" and Path(path).is_file():
+        with suppress(ModelFileError, OSError):
+            return path.endswith(ENDING) or bool(read_header(path))
+    return False
 
 
 def open_model(path: str) -> NotedModel:
@@ -100,9 +94,7 @@ def open_table(
     if model is not None:
         fills = getattr(model.preprocessor, "fill_", None) is not None
         if keep or drop:
-            raise RefusedError(
-                "--keep and --drop belong to fit; the model takes the columns it was fitted on"
-            )
+            raise RefusedError("--keep and --drop belong to fit; the model takes its own columns")
         if impute and not fills:
             raise RefusedError(
                 "the model was fitted without --missing impute; drop the rows, or fit it so"
@@ -144,9 +136,7 @@ def open_table(
                 "features without names; give a file with the columns of the fit"
             )
         if table.names is not None:
-            notes.append(
-                "the model has no names of columns; those of the file are taken in their order"
-            )
+            notes.append("the model has no names of columns; they are taken in their order")
     for note in [] if quiet else notes:
         stderr_line(note)
     return table
@@ -172,14 +162,10 @@ def open_or_fit(
             open_model(source)  # raises the reason why it is no model
         return fit_file(source, read, options, quiet)
     if options != FitOptions():
-        raise RefusedError(
-            f"{source} is a model already; options of the fit belong to `dualpca fit`"
-        )
+        raise RefusedError(f"{source} is a model already; its options belong to `dualpca fit`")
     fitted = open_model(source)
     if must_flag and not fitted.is_robust:
-        raise RefusedError(
-            f"{source} holds a {fitted.name}, which flags no rows; fit with --method robust"
-        )
+        raise RefusedError(f"{source}: {fitted.name} flags no rows; fit with --method robust")
     return fitted, None if data is None else open_table(data, read, quiet, fitted)
 
 

@@ -56,9 +56,7 @@ class ReadOptions:
     missing: Missing = _column(
         Missing.refuse, "Missing cells: refuse them, drop their rows, or impute medians."
     )
-    na: list[str] | None = _column(
-        None, "Text that stands for a missing cell, besides NA and the like."
-    )
+    na: list[str] | None = _column(None, "Text that is a missing cell, besides NA and the like.")
     format: str | None = _file(
         None,
         "csv, tsv, parquet, arrow, npy, npz, mtx, h5ad, hdf5 or zarr; by default from the extension.",
@@ -70,9 +68,7 @@ class ReadOptions:
         None, "Whether the first line has the names; detected by default.", "--header/--no-header"
     )
     memory: int = _file(256, "Megabytes of numbers to hold; larger files are streamed.", min=1)
-    unpacked: int = _file(
-        256, "Megabytes that a chunk or array may unpack to, however small its file.", min=1
-    )
+    unpacked: int = _file(256, "Megabytes that a chunk or array may unpack to in any case.", min=1)
     dtype: Precision | None = _file(None, "The precision of numbers; by default that of the file.")
 
 

@@ -14,6 +14,8 @@ from typing import Any, BinaryIO
 #: Errors of a full disk, which do not name the file.
 _FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
+TAKEN = "exists; give another name, or overwrite=True (--force) to replace it"
+
 
 @contextmanager
 def written(path: Any, *, overwrite: bool) -> Iterator[BinaryIO]:
@@ -39,7 +41,7 @@ def written(path: Any, *, overwrite: bool) -> Iterator[BinaryIO]:
         try:
             os.link(temporary, target)  # in one step, so that no other process's file is lost
         except FileExistsError:
-            raise _taken(path) from None
+            raise FileExistsError(f"{path} {TAKEN}") from None
         except OSError:  # the disk has no hard links
             check_free(path, overwrite)
             os.replace(temporary, target)
@@ -64,10 +66,4 @@ def check_free(path: Any, overwrite: bool) -> None:
     if target.exists() and not target.is_file():
         raise FileExistsError(f"{path} is not a plain file; give another name")
     if target.exists() and not overwrite:
-        raise _taken(path)
-
-
-def _taken(path: Any) -> FileExistsError:
-    return FileExistsError(
-        f"{path} exists; give another name, or overwrite=True (--force) to replace it"
-    )
+        raise FileExistsError(f"{path} {TAKEN}")

@@ -113,9 +113,8 @@ def _steps(model: Any) -> list[Any]:
         )
     check_is_fitted(model)
     if not isinstance(kernel, str) or kernel not in KERNELS:
-        raise ValueError(
-            f"kernel={kernel!r} of {name} has no ONNX graph; use one of {', '.join(KERNELS)}"
-        )
+        known = ", ".join(KERNELS)
+        raise ValueError(f"kernel={kernel!r} of {name} has no ONNX graph; use one of {known}")
     return [model]
 
 
@@ -250,11 +249,8 @@ def _kernel(graph: _Graph, step: Any, X: str, Y: Any, origin: Any) -> str:
         distances = graph.add("Max", distances, 0.0)  # rounding
         return graph.add("Exp", graph.add("Mul", distances, -step.gamma_))
     inner = graph.add("Add", graph.add("MatMul", X, step.gamma_ * Y.T), step.coef0)
-    return (
-        graph.add("Tanh", inner)
-        if step.kernel == "sigmoid"
-        else graph.add("Pow", inner, step.degree)
-    )
+    sigmoid = step.kernel == "sigmoid"
+    return graph.add("Tanh", inner) if sigmoid else graph.add("Pow", inner, step.degree)
 
 
 def _squares(graph: _Graph, X: str) -> str:

@@ -21,10 +21,8 @@ ds = Package("pyarrow.dataset")
 class ArrowFile(Source):
     """A Parquet file, or an Arrow file (Feather) or stream."""
 
-    def __init__(self, file: BinaryIO, path: Any, *, parquet: bool) -> None:
+    def __init__(self, file: BinaryIO, path: Any, stored: int, *, parquet: bool) -> None:
         self.notes, self._file, self._path = [], file, path
-        stored = file.seek(0, 2)
-        file.seek(0)
         if not parquet and file.read(6) != b"ARROW1":
             file.seek(0)
             stream = pa.ipc.open_stream(pa.memory_map(str(path)) if path else file)
@@ -52,7 +50,7 @@ class ArrowFile(Source):
             text.add(len(names) - 1)
         self.header = Header(names, text=frozenset(text), index=index, opaque=opaque)
         # A cell takes a bit at least: zeros take little in Parquet.
-        check_size((self.rows or 0) * len(names) // 8, stored)
+        check_size(self.rows * len(names) // 8, stored)
 
     def _dataset(self, kind: Any) -> Any:
         if self._path is None:

@@ -129,12 +129,10 @@ def choose(header: Header, columns: Columns) -> Choice:
     names, row_names = header.names, header.names if header.rows is None else header.rows
     choice = Choice([], None, _find(() if columns.ids is None else columns.ids, row_names))
     if columns.label is not None:
-        hits = _find([columns.label], row_names)
-        if len(hits) != 1:
-            raise TableError(
-                f"{columns.label!r} stands for {len(hits)} columns as --label; name one"
-            )
-        choice.label = hits[0]
+        choice.label, *others = _find([columns.label], row_names)
+        if others:
+            count = len(others) + 1
+            raise TableError(f"{columns.label!r} stands for {count} columns as --label; name one")
     unread, index = set(_find(columns.drop, names)) | header.empty, set[int]()
     if header.rows is None:
         unread |= {*choice.ids, *([] if choice.label is None else [choice.label])}
@@ -185,10 +183,9 @@ def _choose_features(
         if left := [names[j] for j in kept if j in odd]:
             choice.notes.append(f"left out {kind}: {listed(left)}")
     if not choice.features:
-        besides = f" besides text: {listed(choice.left_out)}" if choice.left_out else ""
-        raise TableError(
-            f"no column of numbers is left{besides}; see --keep, --drop, --delimiter and --decimal"
-        )
+        left = f" besides text: {listed(choice.left_out)}" if choice.left_out else ""
+        options = "--keep, --drop, --delimiter and --decimal"
+        raise TableError(f"no column of numbers is left{left}; see {options}")
     if header.shown or len(choice.features) < len(names):
         choice.names = [names[j] for j in choice.features]
 
@@ -200,9 +197,7 @@ def _choose_exactly(header: Header, wanted: list[str], unread: set[int], choice:
     if not missing:
         choice.features = [where[name] for name in wanted]
         if text := [name for name in wanted if where[name] in header.text]:
-            raise TableError(
-                f"{listed(text)}: text here, numbers in the model; encode them as they were at fit"
-            )
+            raise TableError(f"{listed(text)}: text here, numbers in the model; encode as at fit")
         return
     if header.named:
         raise TableError(
@@ -232,23 +227,19 @@ def _match(spec: str, where: dict[str, int]) -> list[int]:
     """Return the columns that one specification chooses."""
     if spec in where:
         return [where[spec]]
-    d = len(where)
     numbers = re.fullmatch(r"(\d+)(?:-(\d+))?", spec, re.ASCII)
     if numbers:
         first, last = int(numbers[1]), int(numbers[2] or numbers[1])
-        if not 1 <= first <= last <= d:
-            raise TableError(
-                f"there is no column {spec}; there are {counted(d, 'column')}, counted from 1"
-            )
+        if not 1 <= first <= last <= len(where):
+            number = counted(len(where), "column")
+            raise TableError(f"there is no column {spec}; there are {number}, counted from 1")
         return list(range(first - 1, last))
     for cut in (at for at, sign in enumerate(spec) if sign == ":"):
         ends = spec[:cut], spec[cut + 1 :]
         if ends[0] in where and ends[1] in where:
             first, last = (where[end] for end in ends)
             if first > last:
-                raise TableError(
-                    f"{spec!r} is an empty range; {ends[1]!r} comes before {ends[0]!r}"
-                )
+                raise TableError(f"{spec!r} is an empty range; {ends[1]!r} is before {ends[0]!r}")
             return list(range(first, last + 1))
     matches = [j for name, j in where.items() if fnmatchcase(name, spec)]
     if not matches:

@@ -34,13 +34,7 @@ def readable() -> Iterator[None]:
 
 
 def gather(
-    source: Source,
-    choice: Choice,
-    *,
-    missing: str,
-    memory: int,
-    dtype: Any,
-    on_rows: Callable[[int, int, int], Any] | None,
+    source: Source, choice: Choice, missing: str, memory: int, dtype: Any, on_rows: Any
 ) -> Table:
     """Return the table of the chosen columns: in memory where it fits, else streamed."""
     row_names = source.header.names if source.header.rows is None else list(source.header.rows)
@@ -198,15 +192,10 @@ class Tally:
 
     def __init__(self, names: list[str], place: Callable[[int], str]) -> None:
         self._names, self._place = names, place
-        self.rows = self._infinite = 0
+        self.rows = self.cells = self._infinite = 0  # cells that are missing
         self._first_infinite = (0, 0)
         self._missing = np.zeros(len(names), dtype=np.int64)
         self.incomplete = np.zeros(0, dtype=np.int64)  # the rows with missing cells, from 0
-
-    @property
-    def cells(self) -> int:
-        """The number of missing cells."""
-        return int(self._missing.sum())
 
     def count(self, block: Any) -> np.ndarray | None:
         """Count a block, dense or CSR; return which of its rows are complete, None where all are."""
@@ -230,6 +219,7 @@ class Tally:
             self._infinite += len(infinite)
         if not missing.any():
             return None
+        self.cells += int(missing.sum())
         self._missing += np.bincount(columns[missing], minlength=len(self._names))
         complete = np.ones(block.shape[0], dtype=bool)
         complete[rows[missing]] = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -40,19 +40,14 @@ CELL = 64
 NODES, LINKS = 10_000, 16
 
 
-def hdf5(file: BinaryIO, path: Any, key: str | None, free: int) -> Source:
+def hdf5(file: BinaryIO, path: Any, stored: int, key: str | None, free: int) -> Source:
     """Return the matrix of an HDF5 file."""
-    check_heaps(file)
-    stored = file.seek(0, 2)
-    file.seek(0)
-    group = Package("h5py").File(path or file, "r")
-    try:
+    check_heaps(file, stored)
+    with ExitStack() as stack:
+        group = stack.enter_context(Package("h5py").File(path or file, "r"))
         source = _matrix(Tree(group, stored, free), key, lasting=path is not None)
-    except BaseException:
-        group.close()
-        raise
-    source.close = group.close  # type: ignore[method-assign]
-    return source
+        source.close = stack.pop_all().close  # type: ignore[method-assign]
+        return source
 
 
 def zarr(folder: Path, key: str | None, free: int) -> Source:
@@ -99,7 +94,13 @@ class Tree:
                 continue
             if not hasattr(node, "keys"):
                 return None
-            target = _soft_link(node, name)
+            link = node.get(name, getlink=True) if hasattr(node, "file") else None
+            if hasattr(link, "filename"):
+                raise TableError(
+                    f"{shown(name)} is a link to another file, {shown(link.filename)}, which is not "
+                    "read; copy the data into one file"
+                )
+            target = getattr(link, "path", None)
             if target is None:
                 node = node.get(name)
                 continue
@@ -149,16 +150,6 @@ class Tree:
         """Return the cells of an array that become text, each of them an object."""
         check_size(CELL * math.prod(node.shape), self._stored, max(self._free, TEXT), held=True)
         return self.whole(node)[0]
-
-
-def _soft_link(group: Any, name: str) -> str | None:
-    link: Any = group.get(name, getlink=True) if hasattr(group, "file") else None
-    if hasattr(link, "filename"):
-        raise TableError(
-            f"{shown(name)} is a link to another file, {shown(link.filename)}, which is not read; "
-            "copy the data into one file"
-        )
-    return getattr(link, "path", None)
 
 
 def _nbytes(node: Any, shape: Any) -> int:
@@ -246,9 +237,7 @@ def _sparse_shape(node: Tree) -> tuple[int, ...]:
     if shape is None and (stored := node.get("shape")) is not None:
         (shape,) = node.whole(stored)
     if shape is None:
-        raise TableError(
-            "the sparse matrix does not say its shape; save it with the attribute shape"
-        )
+        raise TableError("the sparse matrix does not say its shape; save it with that attribute")
     return tuple(int(size) for size in shape)
 
 

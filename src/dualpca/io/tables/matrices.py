@@ -110,10 +110,8 @@ def _npy_header(file: Any) -> Any:
     return read(file)
 
 
-def npz(file: BinaryIO, key: str | None, free: int) -> Source:
+def npz(file: BinaryIO, stored: int, key: str | None, free: int) -> Source:
     """Return the matrix of an npz file: the one of that key, a sparse one, or the only one."""
-    stored = file.seek(0, 2)
-    file.seek(0)
     with zipfile.ZipFile(file) as archive:
         names = [name.removesuffix(".npy") for name in archive.namelist()]
         if key is None and set(names) >= _PARTS:
@@ -167,10 +165,8 @@ _SYMMETRIES = {"general": 0, "symmetric": 1, "skew-symmetric": -1}
 _LINE, _COMMENTS, _NUMBER = 2**16, 2**16, 64
 
 
-def matrix_market(file: BinaryIO) -> Source:
+def matrix_market(file: BinaryIO, stored: int) -> Source:
     """Return the matrix of a Matrix Market file, sparse or dense."""
-    stored = file.seek(0, 2)
-    file.seek(0)
     packed = file.read(2) == b"\x1f\x8b"
     file.seek(0)
     text: Any = gzip.GzipFile(fileobj=file) if packed else file
@@ -181,10 +177,8 @@ def matrix_market(file: BinaryIO) -> Source:
     dense, pattern = form == "array", kind == "pattern"
     known = form in ("array", "coordinate") and kind in _TYPES and symmetry in _SYMMETRIES
     if not known or (dense and pattern):
-        described = shown(" ".join(words[2:]))
-        raise TableError(
-            f"the matrix is {described}; write it as real numbers, general or symmetric"
-        )
+        form = shown(" ".join(words[2:]))
+        raise TableError(f"the matrix is {form}; write it as real numbers, general or symmetric")
     lines = (text.readline(_LINE) for _ in range(_COMMENTS))
     line = next((line for line in lines if not line or line.strip()[:1] not in (b"", b"%")), b"")
     sizes = line.split()

@@ -65,12 +65,10 @@ class Strings(Sequence[str]):
         return len(self.array)
 
     def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            index = np.arange(len(self))[index]
-        if np.ndim(index) == 0:
+        if not isinstance(index, slice) and np.ndim(index) == 0:
             return self.array[int(index)].as_py()
-        chosen = np.arange(len(self))[np.asarray(index)]  # also masks, and counted from the end
-        return Strings(self.array.take(chosen))
+        # By numpy, which knows masks and counts from the end.
+        return Strings(self.array.take(np.arange(len(self))[index]))
 
     def __iter__(self) -> Iterator[str]:
         for start in range(0, len(self), 10_000):

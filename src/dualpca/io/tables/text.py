@@ -76,6 +76,7 @@ class TextSource(Source):
     def __init__(
         self,
         file: BinaryIO,
+        stored: int,
         *,
         delimiter: str | None = None,
         decimal: str | None = None,
@@ -86,27 +87,23 @@ class TextSource(Source):
         if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
             raise TableError(f"delimiter {delimiter!r} is not one character; give one, such as ';'")
         if decimal is not None and (decimal not in (".", ",") or decimal == delimiter):
-            raise TableError(
-                f"decimal {decimal!r} cannot be used; give '.' or ',' and another delimiter"
-            )
+            raise TableError(f"decimal {decimal!r} cannot be; give '.' or ',', not the delimiter")
         self._file, self._na, self.notes = file, frozenset(na_values), []
         self._feed = Feed(iter(()))
-        numbers = [
-            na for na in self._na if sniff.is_number(na) and na.lower() not in ("true", "false")
-        ]
-        self._na_numbers = np.array([float(na) for na in numbers if not np.isnan(float(na))])
-        self._size, self._delimiter = file.seek(0, 2), ""
+        truth = ("true", "false")
+        numbers = [float(w) for w in self._na if sniff.is_number(w) and w.lower() not in truth]
+        self._na_numbers = np.array([n for n in numbers if not np.isnan(n)])
+        self._size, self._delimiter = stored, ""
         text, whole = self._head(delimiter, first)
         rows = sniff.head_rows(text, self._delimiter, whole)
         if not rows:
             raise TableError("the file is empty; give one with a row of numbers at least")
-        self._decimal = decimal or sniff.decimal_of(
-            [row for _, row in rows[:1000]], self._delimiter
-        )
+        first_rows = [row for _, row in rows[:1000]]
+        self._decimal = decimal or sniff.decimal_of(first_rows, self._delimiter)
         if self._decimal == "," and decimal is None:
             self.notes.append("numbers are read with a decimal comma")
         self._read_columns(rows, header)
-        longest = max(len(text) // len(rows), max(sum(map(len, row)) for _, row in rows[:1000]))
+        longest = max(len(text) // len(rows), max(sum(map(len, row)) for row in first_rows))
         self._block = max(_BLOCK, 16 * longest)
 
     def _open(self) -> Feed:
@@ -167,7 +164,8 @@ class TextSource(Source):
         first, titled = rows[0][1], bool(header)
         if header == "auto":
             counting = sniff.counts_columns(first, [row for _, row in rows[1:]])
-            titled = counting or sniff.has_header(first, self._decimal, self._na)
+            cells = (cell for cell in first if cell.strip() not in self._na)
+            titled = counting or not all(sniff.is_number(cell, self._decimal) for cell in cells)
             if counting:
                 self.notes.append("the first row counts the columns; it is taken for their names")
         body = [row for _, row in rows[titled:]]
@@ -204,8 +202,9 @@ class TextSource(Source):
 
     def _rows(self) -> Iterator[tuple[int, list[str]]]:
         """Yield the rows below the header, each with the number of its last line."""
-        lines = io.TextIOWrapper(io.BufferedReader(self._open()), "utf-8", newline="")
-        rows = sniff.rows_of(_lines(lines), self._delimiter)
+        text = io.TextIOWrapper(io.BufferedReader(self._open()), "utf-8", newline="")
+        lines = enumerate(iter(lambda: text.readline(LONGEST), ""), 1)
+        rows = sniff.rows_of((check_line(line, n) for n, line in lines), self._delimiter)
         yield from (row for row in rows if row[0] > self._skip)
 
     def blocks(self, features: list[int], texts: list[int]) -> Iterator[tuple[Any, list[Any]]]:
@@ -230,10 +229,8 @@ class TextSource(Source):
                     done += batch.num_rows
         except pa.ArrowInvalid as error:
             deque(self._one_by_one([], []), maxlen=0)  # raises at a line that is uneven
-            reason = shown(str(error).splitlines()[0])
-            raise TableError(
-                f"the text cannot be read ({reason}); check its quotes and --delimiter"
-            ) from error
+            reason = f"the text cannot be read ({shown(str(error).splitlines()[0])})"
+            raise TableError(f"{reason}; check its quotes and --delimiter") from error
         finally:
             self._feed.close()
 
@@ -245,9 +242,8 @@ class TextSource(Source):
                     f"line {line} has {len(row)} cells where {expected} are expected; correct that "
                     "line, or give the right --delimiter"
                 )
-            numbers = self._numbers(
-                pa.array([row[j] for j in features], pa.string()), done, features
-            )
+            cells = pa.array([row[j] for j in features], pa.string())
+            numbers = self._numbers(cells, done, features)
             yield numbers[None], [pa.array([row[j]], pa.string()) for j in texts]
 
     def _numbers(self, cells: Any, row: int, columns: list[int]) -> np.ndarray:
@@ -276,10 +272,3 @@ class TextSource(Source):
         if len(self._na_numbers):  # -999 is missing also where it is written -999.0
             values = np.where(np.isin(values, self._na_numbers), np.nan, values)
         return values
-
-
-def _lines(lines: io.TextIOWrapper) -> Iterator[str]:
-    number = 0
-    while line := lines.readline(LONGEST):
-        check_line(line, number := number + 1)
-        yield line

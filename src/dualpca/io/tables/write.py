@@ -64,17 +64,14 @@ class Parquet:
 
     def __init__(self, file: Any, columns: dict[str, Any]) -> None:
         schema = pa.schema([(name, values.type) for name, values in columns.items()])
-        self._writer = Package("pyarrow.parquet").ParquetWriter(
-            pa.PythonFile(file, mode="w"), schema
-        )
+        target = pa.PythonFile(file, mode="w")
+        self._writer = Package("pyarrow.parquet").ParquetWriter(target, schema)
 
     def add(self, columns: dict[str, Any]) -> None:
         try:
             table = pa.table(columns).cast(self._writer.schema)
         except pa.ArrowInvalid as error:
-            raise TableError(
-                f"blocks have columns of different types ({error}); convert them"
-            ) from error
+            raise TableError(f"the types of columns changed ({error}); convert them") from error
         self._writer.write_table(table)
 
     def end(self) -> None:
@@ -145,9 +142,7 @@ class Writer:
         name = format or (endings[-1 - self._packed] if len(endings) > self._packed else "")
         if name not in _FORMATS:
             subject = f"the extension {name!r}" if name else "a file without extension"
-            raise TableError(
-                f"{subject} is not known; write csv, tsv, parquet or npy: choose another ending"
-            )
+            raise TableError(f"{subject} is not known; choose csv, tsv, parquet or npy")
         self.format = _FORMATS[name]
         if self._packed and self.format not in _DELIMITERS:
             raise TableError(f"{name} is not written compressed by gz; leave out .gz")
@@ -179,9 +174,8 @@ class Writer:
         columns = {str(name): _column(values) for name, values in block.items()}
         lengths = {len(values) for values in columns.values()}
         if len(lengths) != 1:
-            raise TableError(
-                f"a block has columns of {sorted(lengths)} rows; give some, of equal lengths"
-            )
+            rows = sorted(lengths)
+            raise TableError(f"a block has columns of {rows} rows; give some, of equal lengths")
         if self._sink is None:
             self._columns = list(columns)
             if self.format in _DELIMITERS:
@@ -189,9 +183,8 @@ class Writer:
             else:
                 self._sink = (Npy if self.format == "npy" else Parquet)(self._file, columns)
         if self._columns != list(columns):
-            raise TableError(
-                f"a block has columns {listed(columns)} after {listed(self._columns)}; give the same"
-            )
+            now, before = listed(columns), listed(self._columns)
+            raise TableError(f"a block has columns {now} after {before}; give the same")
         self._sink.add(columns)
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
