@@ -1,7 +1,5 @@
 """The application: its commands, and examples of their use."""
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated, Any
 
@@ -11,8 +9,6 @@ from .. import __version__
 from .commands import fit, inspect, outliers, report, transform
 from .demo import demo
 from .reproduce import reproduce
-
-__all__ = ["app"]
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -1,7 +1,5 @@
 """``dualpca fit``, ``transform``, ``outliers``, ``inspect`` and ``report``."""
 
-from __future__ import annotations
-
 import math
 import shlex
 import sys
@@ -113,11 +111,9 @@ def write_scores(
             columns |= {f"pc{j + 1}": scores[:, j] for j in range(scores.shape[1])}
             if distances:
                 measured = fitted.distances(block)
-                columns |= {
-                    "score_distance": measured.score,
-                    "orthogonal_distance": measured.orthogonal,
-                    "outlier": measured.flagged.astype(np.int64),
-                }
+                columns["score_distance"] = measured.score
+                columns["orthogonal_distance"] = measured.orthogonal
+                columns["outlier"] = measured.flagged.astype(np.int64)
             writer.write(columns)
 
 

@@ -1,7 +1,5 @@
 """From files and options to tables and fitted models."""
 
-from __future__ import annotations
-
 import inspect
 import shlex
 import warnings

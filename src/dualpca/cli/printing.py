@@ -1,7 +1,5 @@
 """What commands print: words for people, JSON for machines."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

@@ -1,7 +1,5 @@
 """Turn models into JSON and named arrays, and back; only registered classes are made."""
 
-from __future__ import annotations
-
 import math
 import operator
 from dataclasses import fields
@@ -72,10 +70,8 @@ class Encoder:
         params = model.get_params(deep=False) if hasattr(model, "get_params") else {}
         if kind is Pipeline:
             del params["memory"]  # a folder of pickles, which fit would read
-            steps = [
-                [step, part if part in BYPASSES else self.model(part, prefix + step)]
-                for step, part in params.pop("steps")
-            ]
+            parts = params.pop("steps")
+            steps = [[n, s if s in BYPASSES else self.model(s, prefix + n)] for n, s in parts]
             return {"$": "pipeline", "steps": steps, "params": self._values(params, prefix)}
         if estimator_classes().get(kind.__name__) is not kind:
             where = f"step {name!r}" if name else "model"

@@ -1,7 +1,5 @@
 """Write files whole or not at all."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil
@@ -45,15 +43,12 @@ def written(path: Any, *, overwrite: bool) -> Iterator[BinaryIO]:
         except OSError:  # the disk has no hard links
             check_free(path, overwrite)
             os.replace(temporary, target)
-        else:
-            temporary.unlink()
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and (
-            str(error.filename) == str(temporary) or (not error.filename and error.errno in _FULL)
-        ):
+    except OSError as error:
+        if str(error.filename) == str(temporary) or (not error.filename and error.errno in _FULL):
             error.filename = str(path)  # the name that the user knows
         raise
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def check_free(path: Any, overwrite: bool) -> None:

@@ -1,7 +1,5 @@
 """``transform`` as an ONNX graph, which runs without Python."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -4,8 +4,6 @@ The file is written and read here, not by the package safetensors: the checksum 
 header, sizes are checked before memory is taken, and arrays are read once, into their own memory.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,7 +1,5 @@
 """Parquet and Arrow files: only the columns that were chosen are read."""
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import suppress
@@ -105,10 +103,8 @@ class ArrowFile(Source):
         data = self._data
         if hasattr(data, "num_rows"):
             return data.column(column)
-        if (
-            isinstance(data.format, ds.ParquetFileFormat)
-            and data.schema.types[column] == pa.string()
-        ):
+        parquet = isinstance(data.format, ds.ParquetFileFormat)
+        if parquet and data.schema.types[column] == pa.string():
             # As it is stored: one long text for many rows is held once.
             data = self._dataset(ds.ParquetFileFormat(dictionary_columns={name}))
         return data.to_table(columns=[name]).column(0)

@@ -1,7 +1,5 @@
 """The columns of an open file, and which of them are numbers to analyse, names of rows, or labels."""
 
-from __future__ import annotations
-
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -183,9 +181,9 @@ def _choose_features(
         if left := [names[j] for j in kept if j in odd]:
             choice.notes.append(f"left out {kind}: {listed(left)}")
     if not choice.features:
-        left = f" besides text: {listed(choice.left_out)}" if choice.left_out else ""
+        besides = f" besides text: {listed(choice.left_out)}" if choice.left_out else ""
         options = "--keep, --drop, --delimiter and --decimal"
-        raise TableError(f"no column of numbers is left{left}; see {options}")
+        raise TableError(f"no column of numbers is left{besides}; see {options}")
     if header.shown or len(choice.features) < len(names):
         choice.names = [names[j] for j in choice.features]
 

@@ -1,7 +1,5 @@
 """Gather the chosen columns of a source into a table: cells are counted, rows kept or dropped."""
 
-from __future__ import annotations
-
 import io
 import mmap
 import tempfile
@@ -85,10 +83,9 @@ def gather(
     table.id_columns = [row_names[j] for j in choice.ids]
     if choice.label is not None:
         table.label_column, table.labels = row_names[choice.label], strings.pop()
-    if len(strings) > 1:
-        strings = [Strings(joined(*(s.array for s in strings), by="/"))]
     if strings:
-        table.ids = strings[0]
+        several = len(strings) > 1
+        table.ids = Strings(joined(*(s.array for s in strings), by="/")) if several else strings[0]
     return table
 
 

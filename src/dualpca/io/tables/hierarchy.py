@@ -4,8 +4,6 @@ Groups are walked here and not by anndata, which follows links to other files an
 frame without limits. Nothing that is read leads out of the file or runs code.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -94,7 +92,7 @@ class Tree:
                 continue
             if not hasattr(node, "keys"):
                 return None
-            link = node.get(name, getlink=True) if hasattr(node, "file") else None
+            link: Any = node.get(name, getlink=True) if hasattr(node, "file") else None
             if hasattr(link, "filename"):
                 raise TableError(
                     f"{shown(name)} is a link to another file, {shown(link.filename)}, which is not "

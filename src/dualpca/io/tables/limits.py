@@ -1,7 +1,5 @@
 """Limits of what a file may claim to hold: an untrue claim is refused before memory is taken."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from typing import Any

@@ -4,14 +4,12 @@ Matrix Market text is parsed here: SciPy's reader writes beyond its arrays where
 than its header tells.
 """
 
-from __future__ import annotations
-
 import gzip
 import shutil
-import tempfile
 import warnings
 import zipfile
 from collections.abc import Iterator
+from tempfile import TemporaryFile
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -134,10 +132,7 @@ def npz(file: BinaryIO, stored: int, key: str | None, free: int) -> Source:
         size = archive.getinfo(f"{key}.npy").file_size
         check_size(size, stored, free)
         check_disk(size)
-        with (
-            archive.open(f"{key}.npy") as member,
-            tempfile.TemporaryFile(prefix="dualpca-") as plain,
-        ):
+        with archive.open(f"{key}.npy") as member, TemporaryFile(prefix="dualpca-") as plain:
             shutil.copyfileobj(member, plain, 2**20)
             return npy(plain)  # the map holds the temporary file
 

@@ -1,7 +1,5 @@
 """Read a table: the format by its extension, the columns by choice, the rows block by block."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat

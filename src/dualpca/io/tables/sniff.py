@@ -1,7 +1,5 @@
 """Find delimiter, decimal sign, header and columns of text in the head of a delimited file."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

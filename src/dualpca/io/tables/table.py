@@ -1,7 +1,5 @@
 """The table that is read from a file, and the one error of reading and writing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module

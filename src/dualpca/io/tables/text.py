@@ -1,7 +1,5 @@
 """CSV, TSV and other delimited text, streamed by pyarrow; all cells are read as strings first."""
 
-from __future__ import annotations
-
 import bz2
 import codecs
 import gzip
@@ -121,19 +119,16 @@ class TextSource(Source):
             stream = gzip.GzipFile(fileobj=stream)
         elif magic.startswith(b"BZh") and magic[4:] == b"1AY&SY":
             stream = bz2.BZ2File(stream)
-        piece = stream.read(_PIECE)
-        wide = piece.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        first, others = stream.read(_PIECE), iter(lambda: stream.read(_PIECE), b"")
+        wide = first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         encoding, errors = ("utf-16", "replace") if wide else ("utf-8-sig", "surrogateescape")
         decoder = codecs.getincrementaldecoder(encoding)(errors)
-        while True:
+        for piece in itertools.chain([first], others, [b""]):
             text = decoder.decode(piece, final=not piece)
             if not text.isascii() and (latin := text.translate(_LATIN_1)) != text:
                 text, note = latin, "the file is not UTF-8; its text is read as latin-1"
                 self.notes += [] if note in self.notes else [note]
             yield text.encode(errors="replace")
-            if not piece:
-                return
-            piece = stream.read(_PIECE)
 
     def _head(self, delimiter: str | None, first: str) -> tuple[str, bool]:
         """Return a head of at least two rows, and whether it is all; find the delimiter on the way."""

@@ -1,7 +1,5 @@
 """Refuse packed chunks that unpack to far more than they should, before they take memory."""
 
-from __future__ import annotations
-
 import asyncio
 import bz2
 import copy

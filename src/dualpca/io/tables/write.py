@@ -1,13 +1,11 @@
 """Write tables in blocks, whole or not at all: delimited text, Parquet and npy."""
 
-from __future__ import annotations
-
 import gzip
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -46,10 +44,8 @@ class Text:
                 cells = pc.if_else(pc.is_nan(cells), None, cells)
             return pc.fill_null(cells.cast(pa.large_string()), empty)
         if self._safe:
-            formula = pc.and_(
-                pc.match_substring_regex(cells, _FORMULA),
-                pc.invert(pc.match_substring_regex(cells, NUMBER)),
-            )
+            formula = pc.match_substring_regex(cells, _FORMULA)
+            formula = pc.and_not(formula, pc.match_substring_regex(cells, NUMBER))
             cells = pc.if_else(formula, joined("'", cells), cells)
         special = pc.match_substring_regex(cells, rf'[{self._delimiter}"\r\n]|^\s|\s$')
         quoted = joined('"', pc.replace_substring(cells, '"', '""'), '"')
@@ -71,7 +67,7 @@ class Parquet:
         try:
             table = pa.table(columns).cast(self._writer.schema)
         except pa.ArrowInvalid as error:
-            raise TableError(f"the types of columns changed ({error}); convert them") from error
+            raise TableError(f"blocks have different types ({error}); convert them") from error
         self._writer.write_table(table)
 
     def end(self) -> None:
@@ -142,7 +138,7 @@ class Writer:
         name = format or (endings[-1 - self._packed] if len(endings) > self._packed else "")
         if name not in _FORMATS:
             subject = f"the extension {name!r}" if name else "a file without extension"
-            raise TableError(f"{subject} is not known; choose csv, tsv, parquet or npy")
+            raise TableError(f"{subject} is not known; write csv, tsv, parquet or npy")
         self.format = _FORMATS[name]
         if self._packed and self.format not in _DELIMITERS:
             raise TableError(f"{name} is not written compressed by gz; leave out .gz")
@@ -154,7 +150,7 @@ class Writer:
         if self._path is not None:
             check_free(self._path, overwrite)
 
-    def __enter__(self) -> Writer:
+    def __enter__(self) -> Self:
         self._context = ExitStack()
         self._raw: Any
         if self._path is not None:
