@@ -65,10 +65,10 @@ class ArrowFile(Source):
         return self._data.replace_schema(pa.schema([schema.field(j) for j in columns]))
 
     def blocks(self, features: list[int], texts: list[int]) -> Iterator[tuple[Any, list[Any]]]:
-        strings, start = [self._strings(j) for j in texts], 0
+        strings, start = [self._strings(j).array for j in texts], 0
         for block in ArrowSource(self._select(features)).read(BLOCK):
             stop = start + len(block)
-            yield block, [s[start:stop].array for s in strings]
+            yield block, [s[start:stop] for s in strings]
             start = stop
         if any(len(s) != start for s in strings) or start != self.rows:
             raise TableError("its columns have different numbers of rows; write it again")

@@ -66,7 +66,10 @@ def gather(
         strings, tally = one_pass(rows.append if data is None else None)
         if data is not None and missing == "drop" and len(tally.incomplete):
             data, (strings, tally) = None, one_pass(rows.append)
-        X = rows.finish(choice.names) if data is None else _operator(data, choice.names, dtype)
+        X = rows.finish() if data is None else data
+    if data is not None or isinstance(X, MappedFile):
+        X = Blocks([X], dtype=dtype)
+        X.names = choice.names
     table = Table(X, choice.names, n_missing=tally.cells, left_out=choice.left_out)
     table.notes = [*source.notes, *choice.notes]
     dropped = len(tally.incomplete) if missing == "drop" else 0
@@ -97,12 +100,6 @@ def _blocks(source: Source, features: list[int], texts: list[int]) -> Iterator[A
         if block is None:
             return
         yield block
-
-
-def _operator(data: Any, names: list[str] | None, dtype: Any = None) -> Blocks:
-    X = Blocks([data], dtype=dtype)
-    X.names = names
-    return X
 
 
 class Rows:
@@ -138,15 +135,15 @@ class Rows:
             ) from error
         self._count += len(block)
 
-    def finish(self, names: list[str] | None) -> Any:
-        """Return the matrix as an array, or as an operator that reads the file."""
+    def finish(self) -> Any:
+        """Return the matrix, in memory or in the file; None if it has no rows."""
         shape, file = (self._count, self._columns), self._file
         if self._sparse is not None or not self._count:
             return self._sparse
         if isinstance(file, io.BytesIO):
             return np.frombuffer(file.getbuffer(), self._dtype).reshape(shape)
         file.flush()
-        return _operator(MappedFile(file, shape, self._dtype), names)
+        return MappedFile(file, shape, self._dtype)
 
     def close(self) -> None:
         """Let go of the file, which a map or an array still holds."""

@@ -20,7 +20,7 @@ from ...operators.files import BLOCK, float_type, source_of
 from ..fitted import check_compressed
 from .columns import Header, Source, unnamed
 from .limits import check_columns, check_disk, check_size, check_sparse
-from .table import Strings, TableError, listed, shown
+from .table import TableError, listed, shown
 
 
 class MatrixSource(Source):
@@ -45,11 +45,11 @@ class MatrixSource(Source):
         self._lasting = lasting and not self._sparse
 
     def blocks(self, features: list[int], texts: list[int]) -> Iterator[tuple[Any, list[Any]]]:
-        strings, start = [Strings(self._row_columns[j]()) for j in texts], 0
+        strings, start = [self._row_columns[j]().array for j in texts], 0
         every = features == list(range(self._data.shape[1]))
         for block in [self._data] if self._sparse else source_of(self._data).read(BLOCK):
             stop = start + block.shape[0]
-            yield block if every else block[:, features], [s[start:stop].array for s in strings]
+            yield block if every else block[:, features], [s[start:stop] for s in strings]
             start = stop
 
     def in_place(self, features: list[int]) -> Any:

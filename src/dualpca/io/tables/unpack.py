@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from .limits import FREE, RATIO_HELD, raised
+from .limits import RATIO_HELD, raised
 from .table import TableError, pa
 
 #: Bytes that are unpacked at a time.
@@ -43,7 +43,7 @@ LZF, BLOSC, ZSTD = 32000, 32001, 32015
 DEFLATE_RATIO = 1032
 
 
-def limit_of(stored: int, declared: int, free: int = FREE) -> int:
+def limit_of(stored: int, declared: int, free: int) -> int:
     """Return how much a chunk may unpack to; refuse a chunk whose own size exceeds the limits."""
     limit = max(free, RATIO_HELD * stored)
     if declared > limit:
