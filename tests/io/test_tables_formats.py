@@ -946,7 +946,7 @@ def test_a_sparse_group_says_its_shape(tmp_path, where):
 def test_a_sparse_group_without_a_shape_is_refused(tmp_path):
     with h5py.File(tmp_path / "x.h5", "w") as file:
         sparse_group(file, **{"encoding-type": "csr_matrix"})
-    with pytest.raises(TableError, match="does not say its shape; save it with that attribute"):
+    with pytest.raises(TableError, match="does not say its shape; save it with the attribute shap"):
         read(tmp_path / "x.h5")
 
 

@@ -134,7 +134,7 @@ def open_table(
                 "features without names; give a file with the columns of the fit"
             )
         if table.names is not None:
-            notes.append("the model has no names of columns; they are taken in their order")
+            notes.append("the model has no names; the columns of the file are taken in their order")
     for note in [] if quiet else notes:
         stderr_line(note)
     return table

@@ -235,7 +235,8 @@ def _sparse_shape(node: Tree) -> tuple[int, ...]:
     if shape is None and (stored := node.get("shape")) is not None:
         (shape,) = node.whole(stored)
     if shape is None:
-        raise TableError("the sparse matrix does not say its shape; save it with that attribute")
+        remedy = "save it with the attribute shape"
+        raise TableError(f"the sparse matrix does not say its shape; {remedy}")
     return tuple(int(size) for size in shape)
 
 

@@ -85,7 +85,8 @@ class TextSource(Source):
         if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
             raise TableError(f"delimiter {delimiter!r} is not one character; give one, such as ';'")
         if decimal is not None and (decimal not in (".", ",") or decimal == delimiter):
-            raise TableError(f"decimal {decimal!r} cannot be; give '.' or ',', not the delimiter")
+            remedy = "give '.' or ',' and another delimiter"
+            raise TableError(f"decimal {decimal!r} cannot be used; {remedy}")
         self._file, self._na, self.notes = file, frozenset(na_values), []
         self._feed = Feed(iter(()))
         truth = ("true", "false")
