@@ -711,7 +711,7 @@ def test_a_bug_is_told_as_such(folder, capsys, monkeypatch):
     def broken(*_, **__):
         raise RuntimeError("the impossible")
 
-    monkeypatch.setattr("dualpca.cli.fitting.fit_table", broken)
+    monkeypatch.setattr("dualpca.cli.fitting.fit_file", broken)
     _, err = inside(capsys, "fit", "mine.csv", "-q", code=1)
     assert err == "dualpca: unexpected RuntimeError: the impossible; --debug shows where\n"
 

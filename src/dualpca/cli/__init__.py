@@ -1,7 +1,5 @@
 """The command line ``dualpca``; it needs ``pip install 'dualpca[cli]'``."""
 
-from __future__ import annotations
-
 import sys
 
 __all__ = ["main"]

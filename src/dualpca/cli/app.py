@@ -1,19 +1,14 @@
 """The application: its commands, and examples of their use."""
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated, Any
 
 import typer
 
 from .. import __version__
-from .commands import fit, inspect, report, transform
+from .commands import fit, inspect, outliers, report, transform
 from .demo import demo
-from .outliers import outliers
 from .reproduce import reproduce
-
-__all__ = ["app"]
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -1,9 +1,8 @@
-"""``dualpca fit``, ``transform``, ``inspect`` and ``report``."""
-
-from __future__ import annotations
+"""``dualpca fit``, ``transform``, ``outliers``, ``inspect`` and ``report``."""
 
 import math
 import shlex
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,12 +16,14 @@ from ..io.tables import Table, Writer
 from ..io.tables.table import listed
 from ..operators import as_operator
 from ..report import write_report
-from . import options
-from .fitting import fit_file, make_estimator, open_or_fit
-from .inputs import ENDING, NotedModel, open_model, open_table, repeat_command, stem, table_writer
-from .printing import facts, print_json, print_summary, say
+from . import fitting, options
+from .fitting import NotedModel
+from .printing import facts, print_json, print_summary, say, text_table
 from .run import OK, RefusedError, stderr_line
 from .watch import watching
+
+#: The most variables that ``outliers`` names for a row.
+VARIABLES = 3
 
 
 @options.grouped
@@ -41,22 +42,22 @@ def fit(
     The default is robust PCA; the model file has the name of DATA with the ending .dualpca and lies
     in the current folder.
     """
-    make_estimator(model)  # raises if the options are wrong
-    path = output or Path(stem(data, "model") + ENDING)
+    fitting.make_estimator(model)  # raises if the options are wrong
+    path = output or Path(fitting.stem(data, "model") + fitting.ENDING)
     check_free(path, flags.force)
     if scores is not None and scores.resolve() == path.resolve():
         raise RefusedError(f"{path} cannot be both the model and its scores; give two names")
-    writer = None if scores is None else table_writer(scores, flags.force)
-    fitted, table = fit_file(data, read, model, flags.silent)
-    if writer is not None and scores is not None:
-        write_scores(writer, scores, fitted, table, fitted.is_robust, flags.silent)
+    writer = scores and fitting.table_writer(scores, flags.force)
+    fitted, table = fitting.fit_file(data, read, model, flags.silent)
+    if writer:
+        write_scores(writer, fitted, table, fitted.is_robust, flags.silent)
     save(fitted.model, path, notes=fitted.notes, overwrite=flags.force)
     if flags.json:
         print_json({**facts(fitted), "model": path, "scores": scores})
         return fitted.exit_code
     print_summary(fitted)
     if not flags.quiet and data != "-" and fitted.is_robust and fitted.estimator.outliers_.any():
-        words = f"{shlex.quote(str(path))} {repeat_command(data, read)}"
+        words = f"{shlex.quote(str(path))} {fitting.repeat_command(data, read)}"
         say(f"list them with: dualpca outliers {words}")
     say(f"model: {path}")
     if scores is not None:
@@ -81,14 +82,13 @@ def transform(
     to_pipe = str(output) == "-"
     if flags.json and to_pipe:
         raise RefusedError("--json describes a file that was written; give -o FILE with it")
-    writer = table_writer(output, flags.force)
-    fitted = open_model(model)
+    writer = fitting.table_writer(output, flags.force)
+    fitted = fitting.open_model(model)
     if distances and not fitted.is_robust:
         raise RefusedError(f"{fitted.name} has no distances; fit with --method robust")
-    with watching(flags.silent) as watch:
-        table = open_table(data, read, watch, flags.silent, fitted)
+    table = fitting.open_table(data, read, flags.silent, fitted)
     # A bar and rows on the same terminal would run into each other.
-    write_scores(writer, output, fitted, table, distances, flags.silent or to_pipe)
+    write_scores(writer, fitted, table, distances, flags.silent or to_pipe)
     n = table.X.shape[0]
     if flags.json:
         print_json({"rows": n, "scores": output, "dropped_rows": table.n_dropped})
@@ -98,25 +98,22 @@ def transform(
 
 
 def write_scores(
-    writer: Writer, path: Path, fitted: NotedModel, table: Table, distances: bool, quiet: bool
+    writer: Writer, fitted: NotedModel, table: Table, distances: bool, quiet: bool
 ) -> None:
     """Write scores by blocks, with the names of rows (not in npy) and distances if asked for."""
     with watching(quiet), writer:
         for rows, block in as_operator(table.X).read_blocks():  # type: ignore[attr-defined]
-            columns: dict[str, Any] = {}
-            if path.suffix != ".npy":
-                columns = row_names(table, np.arange(rows.start, rows.stop))
-                if table.ids is not None:
-                    del columns["row"]
+            names = row_names(table, np.arange(rows.start, rows.stop))
+            if table.ids is not None:
+                del names["row"]
+            columns = {} if writer.format == "npy" else names
             scores = np.asarray(fitted.model.transform(block))
             columns |= {f"pc{j + 1}": scores[:, j] for j in range(scores.shape[1])}
             if distances:
                 measured = fitted.distances(block)
-                columns |= {
-                    "score_distance": measured.score,
-                    "orthogonal_distance": measured.orthogonal,
-                    "outlier": measured.flagged.astype(np.int64),
-                }
+                columns["score_distance"] = measured.score
+                columns["orthogonal_distance"] = measured.orthogonal
+                columns["outlier"] = measured.flagged.astype(np.int64)
             writer.write(columns)
 
 
@@ -129,21 +126,112 @@ def row_names(table: Table, rows: np.ndarray) -> dict[str, Any]:
     return columns
 
 
+@options.grouped
+def outliers(
+    source: options.Source,
+    read: options.ReadOptions,
+    model: options.FitOptions,
+    flags: options.Flags,
+    data: options.Rows = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="csv, tsv, parquet, or - for CSV to a pipe."),
+    ] = None,
+    all: Annotated[bool, typer.Option("--all", help="All rows, not only flagged ones.")] = False,
+) -> int:
+    """List the flagged rows, the farthest first: distances, and the variables behind them.
+
+    Give data, to which a robust model is fitted first, or a model and data.
+    """
+    if model.method not in (options.Method.robust, options.Method.robust_kernel):
+        raise RefusedError(f"--method {model.method} flags no rows; use robust or robust-kernel")
+    if flags.json and output is not None:
+        raise RefusedError("--json prints the rows; leave out -o, or leave out --json")
+    path = Path("-") if output is None and not sys.stdout.isatty() else output
+    writer = None if flags.json or path is None else fitting.table_writer(path, flags.force)
+    fitted, table = fitting.open_or_fit(source, data, read, model, flags.silent, must_flag=True)
+    if table is None and not flags.silent:
+        stderr_line(f"for names and variables give the data too: dualpca outliers {source} DATA")
+        if dropped := fitted.notes.get("dropped_rows"):
+            stderr_line(f"rows are counted without {dropped:,} that the fit dropped")
+    with watching(flags.silent):
+        columns, total, flagged = list_rows(fitted, table, everything=all)
+    score, orthogonal = fitted.estimator.limits_
+    rows = list(zip(*(np.asarray(c).tolist() for c in columns.values()), strict=True))
+    if flags.json:
+        limits = {"score": score, "orthogonal": orthogonal}
+        listing = [dict(zip(columns, row, strict=True)) for row in rows]
+        print_json({"rows": total, "flagged": flagged, "limits": limits, "table": listing})
+        return fitted.exit_code
+    if writer is not None:
+        with writer:
+            writer.write(columns)
+    elif rows:
+        cells = [[f"{v:.4g}" if isinstance(v, float) else str(v) for v in row] for row in rows]
+        sys.stdout.write(text_table(list(columns), cells, indent=0))
+    if not flags.quiet and str(path) != "-":
+        say(
+            f"{flagged:,} of {total:,} rows are flagged; limits: score distance {score:.4g}, "
+            f"orthogonal distance {orthogonal:.4g}"
+        )
+    return fitted.exit_code
+
+
+def list_rows(
+    fitted: NotedModel, table: Table | None, *, everything: bool
+) -> tuple[dict[str, Any], int, int]:
+    """Return columns of listed rows, the farthest first, and the numbers of all and flagged rows.
+
+    The rows are those of the table, or the training rows.
+    """
+    blocks: Any = [(slice(0, None), None)]
+    if table is not None:
+        blocks = as_operator(table.X).read_blocks()  # type: ignore[attr-defined]
+    parts, total, flagged = [], 0, 0
+    for rows, block in blocks:
+        measured = fitted.distances(block)
+        listed = np.flatnonzero(measured.flagged | everything)
+        total, flagged = total + len(measured.flagged), flagged + int(measured.flagged.sum())
+        score, orthogonal, normality = (a[listed].astype(float) for a in measured[:3])
+        part = {"row": rows.start + listed}
+        part |= {"score_distance": score, "orthogonal_distance": orthogonal}
+        if everything:
+            part["outlier"] = measured.flagged[listed].astype(np.int64)
+        if block is not None and hasattr(fitted.estimator, "contributions"):
+            part["variables"] = _variables(fitted, block[listed], measured.flagged[listed])
+        parts.append({**part, "normality": normality})
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    order = np.argsort(columns.pop("normality"), kind="stable")
+    columns = {name: values[order] for name, values in columns.items()}
+    positions = columns.pop("row")
+    named = {"row": positions + 1} if table is None else row_names(table, positions)
+    return {**named, **columns}, total, flagged
+
+
+def _variables(fitted: NotedModel, rows: Any, flagged: np.ndarray) -> np.ndarray:
+    """Return the variables behind the distances of flagged rows: "height (+62%), weight (-20%)"."""
+    texts = np.full(len(flagged), "", dtype=object)
+    if not flagged.any():
+        return texts
+    contributions = fitted.estimator.contributions(fitted.prepared(rows[flagged]))
+    for i, row in zip(np.flatnonzero(flagged), np.asarray(contributions), strict=True):
+        shares = 100 * row / (float(np.abs(row).sum()) or 1.0)
+        largest = np.argsort(-np.abs(row), kind="stable")[:VARIABLES]
+        named = [f"{fitted.feature_names[j]} ({shares[j]:+.2g}%)" for j in largest if row[j]]
+        texts[i] = ", ".join(named)
+    return texts
+
+
 def inspect(model: options.Model, json: options.Json = False) -> int:
     """Print what is in a model file: estimator, options, components, accuracy, columns."""
-    fitted, header = open_model(model), read_header(model)
+    fitted, header = fitting.open_model(model), read_header(model)
     changed = FittedModel(fitted.estimator).changed_parameters()
     before = fitted.preprocessor and fitted.preprocessor.get_params()
     written_by = f"dualpca {header['dualpca']}"
     if json:
-        known = {
-            "format_version": header["version"],
-            "written_by": written_by,
-            "options": changed,
-            "preprocessing": before,
-            "feature_names": fitted.input_names,
-        }
-        print_json({**facts(fitted), **known})
+        known = {"format_version": header["version"], "written_by": written_by}
+        names = {"preprocessing": before, "feature_names": fitted.input_names}
+        print_json({**facts(fitted), **known, "options": changed, **names})
         return OK
     print_summary(fitted)
     words = ", ".join(f"{name}={value!r}" for name, value in changed.items()) or "all defaults"
@@ -171,7 +259,7 @@ def report(
     max_points: Annotated[int, typer.Option(min=2, help="The most rows to draw.")] = 5000,
 ) -> int:
     """Write one HTML page about a model or a file: interactive, self-contained, for any browser."""
-    path = output or Path(stem(source, "report") + ".html")
+    path = output or Path(fitting.stem(source, "report") + ".html")
     check_free(path, flags.force)
     try:
         shape = None if image is None else tuple(map(int, image.lower().split("x")))
@@ -179,7 +267,7 @@ def report(
             check_image_shape(shape, math.prod(shape))
     except ValueError:
         raise RefusedError(f"--image {image!r} is no shape; give 28x28, or 32x32x3") from None
-    fitted, table = open_or_fit(source, data, read, model, flags.silent)
+    fitted, table = fitting.open_or_fit(source, data, read, model, flags.silent)
     rows: dict[str, Any] = {}
     if table is not None:
         rows = {"X": table.X, "row_names": table.ids, "labels": table.labels}

@@ -1,7 +1,5 @@
 """``dualpca demo``: handwritten digits, one row in seven ruined."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated

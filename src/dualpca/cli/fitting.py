@@ -1,9 +1,10 @@
-"""From options and a table to a fitted model."""
-
-from __future__ import annotations
+"""From files and options to tables and fitted models."""
 
 import inspect
+import shlex
 import warnings
+from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +12,137 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 
-from .. import PCA, KernelPCA, Preprocessor, RobustKernelPCA, RobustPCA, SparsePCA
-from ..io.tables import Table
-from ..io.tables.table import TableError
+from .. import PCA, KernelPCA, Preprocessor, RobustKernelPCA, RobustPCA, SparsePCA, load
+from ..inspect import ESTIMATORS, FittedModel
+from ..io.models import ModelFileError, read_header
+from ..io.tables import NA_VALUES, Columns, Table, TableError, Writer, read
+from ..io.tables.read import EXTENSIONS
+from ..io.tables.table import shown
 from ..robust.starts import MOST, components_for
-from .inputs import ENDING, NotedModel, is_model, open_model, open_table
 from .options import FitOptions, Method, Missing, ReadOptions, Scale
-from .run import RefusedError, stderr_line
+from .run import MISSED_TOL, OK, RefusedError, stderr_line
 from .watch import watching
 
+#: The ending of model files that ``fit`` writes, and the notes in them.
+ENDING = ".dualpca"
+NOTES: dict[str, type] = {"source": str, "rows": int, "ids": list, "label": str}
+NOTES |= {"left_out": list, "dropped_rows": int}
+
 #: The estimator of each method.
-ESTIMATORS: dict[Method, Any] = {
+METHODS: dict[Method, Any] = {
     Method.robust: RobustPCA,
     Method.plain: PCA,
     Method.kernel: KernelPCA,
     Method.robust_kernel: RobustKernelPCA,
     Method.sparse: SparsePCA,
 }
+
+
+class NotedModel(FittedModel):
+    """A fitted model, the notes of its file, and the exit code: whether it reached ``--tol``."""
+
+    def __init__(self, model: Any, notes: dict[str, Any], missed_tol: bool = False) -> None:
+        super().__init__(model)
+        self.notes, self.exit_code = notes, MISSED_TOL if missed_tol else OK
+        if self.input_names is None:  # columns of a file are counted from 1
+            self.feature_names = [f"x{j + 1}" for j in range(self.n_features)]
+
+
+def is_model(path: str) -> bool:
+    """Return whether a file is a model rather than data."""
+    if path != "-" and Path(path).is_file():
+        with suppress(ModelFileError, OSError):
+            return path.endswith(ENDING) or bool(read_header(path))
+    return False
+
+
+def open_model(path: str) -> NotedModel:
+    """Return a model from its file."""
+    if path == "-":
+        raise RefusedError("a model cannot be read from a pipe; give its file")
+    if not is_model(path):
+        reason = " is no model of dualpca" if Path(path).is_file() else ": there is no such file"
+        raise ModelFileError(f"{path}{reason}; `dualpca fit DATA` writes one")
+    model, notes = load(path), read_header(path)["notes"]
+    for name, kind in NOTES.items():
+        value = notes.get(name)
+        texts = not isinstance(value, list) or all(isinstance(text, str) for text in value)
+        if value is not None and not (type(value) is kind and texts):
+            raise ModelFileError(
+                f"{path} has {name} {shown(value)} among its notes, which `dualpca fit` does not "
+                "write; save the model without that note"
+            )
+    steps = [step for _, step in model.steps] if isinstance(model, Pipeline) else [None, model]
+    layout = len(steps) == 2 and isinstance(steps[0], (Preprocessor, type(None)))
+    fitted = hasattr(steps[-1], "explained_variance_ratio_")
+    if not (layout and isinstance(steps[-1], ESTIMATORS) and fitted):
+        raise ModelFileError(
+            f"{path} holds a {type(model).__name__}; the command line takes fitted models of PCA, "
+            "alone or behind a Preprocessor: load it in Python"
+        )
+    return NotedModel(model, notes)
+
+
+def open_table(
+    path: str, options: ReadOptions, quiet: bool, model: NotedModel | None = None
+) -> Table:
+    """Return the rows of a file, with the columns of the model if there is one."""
+    keep, drop, names = _split(options.keep), _split(options.drop), None
+    impute = options.missing is Missing.impute
+    if model is not None:
+        fills = getattr(model.preprocessor, "fill_", None) is not None
+        if keep or drop:
+            raise RefusedError("--keep and --drop belong to fit; the model takes its own columns")
+        if impute and not fills:
+            raise RefusedError(
+                "the model was fitted without --missing impute; drop the rows, or fit it so"
+            )
+        names, impute = model.input_names, fills
+    columns = Columns(
+        keep=keep if names is None else names,
+        drop=drop or (),
+        ids=_split(options.id),
+        likely_ids=(model and model.notes.get("ids")) or (),
+        label=options.label,
+        exact=names is not None,
+    )
+    drops = options.missing is Missing.drop
+    with watching(quiet) as watch:
+        table = read(
+            path,
+            format=options.format,
+            key=options.key,
+            columns=columns,
+            missing="drop" if drops else "keep" if impute else "refuse",
+            delimiter="\t" if options.delimiter in ("\\t", "tab") else options.delimiter,
+            decimal=options.decimal,
+            na_values=[*NA_VALUES, *(options.na or ())],
+            header="auto" if options.header is None else options.header,
+            memory=options.memory * 2**20,
+            unpacked=options.unpacked * 2**20,
+            dtype=None if options.dtype is None else str(options.dtype),
+            on_rows=None if watch is None else watch.reading,
+        )
+    notes = list(table.notes)
+    if impute and table.n_missing:
+        notes.append(f"{table.n_missing:,} missing cells are filled with medians of their columns")
+    if model is not None and names is None:
+        width = model.model.n_features_in_
+        if table.X.shape[1] != width:
+            raise TableError(
+                f"{path} has {table.X.shape[1]} columns of numbers where the model has {width} "
+                "features without names; give a file with the columns of the fit"
+            )
+        if table.names is not None:
+            notes.append("the model has no names; the columns of the file are taken in their order")
+    for note in [] if quiet else notes:
+        stderr_line(note)
+    return table
+
+
+def _split(given: list[str] | None) -> list[str] | None:
+    """Return names that were given one by one or with commas between them."""
+    return None if not given else [name for text in given for name in text.split(",") if name]
 
 
 def open_or_fit(
@@ -45,37 +160,23 @@ def open_or_fit(
             open_model(source)  # raises the reason why it is no model
         return fit_file(source, read, options, quiet)
     if options != FitOptions():
-        raise RefusedError(
-            f"{source} is a model already; options of the fit belong to `dualpca fit`"
-        )
+        raise RefusedError(f"{source} is a model already; its options belong to `dualpca fit`")
     fitted = open_model(source)
     if must_flag and not fitted.is_robust:
-        raise RefusedError(
-            f"{source} holds a {fitted.name}, which flags no rows; fit with --method robust"
-        )
-    if data is None:
-        return fitted, None
-    with watching(quiet) as watch:
-        return fitted, open_table(data, read, watch, quiet, fitted)
+        raise RefusedError(f"{source}: {fitted.name} flags no rows; fit with --method robust")
+    return fitted, None if data is None else open_table(data, read, quiet, fitted)
 
 
 def fit_file(
     path: str, read: ReadOptions, options: FitOptions, quiet: bool
 ) -> tuple[NotedModel, Table]:
-    """Return the model of a file, with progress on a terminal, and the rows of the file."""
-    with watching(quiet) as watch:
-        table = open_table(path, read, watch, quiet)
-        return fit_table(table, read, options, path), table
-
-
-def fit_table(table: Table, read: ReadOptions, options: FitOptions, source: str) -> NotedModel:
-    """Return the model of a table, with the notes that go into its file."""
+    """Return the model of a file, with the notes that go into its own, and the rows of the file."""
+    table = open_table(path, read, quiet)
     X, impute = table.X, read.missing is Missing.impute
     if X.shape[0] < 2:
-        raise TableError(f"{source} has one row of numbers; components need two at least")
-    estimator = make_estimator(options)
-    model = first = estimator
-    with warnings.catch_warnings(record=True) as caught:
+        raise TableError(f"{path} has one row of numbers; components need two at least")
+    model = first = estimator = make_estimator(options)
+    with watching(quiet), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         if impute or options.scale != Scale.none:
             missing = "impute" if impute else "refuse"
@@ -93,7 +194,7 @@ def fit_table(table: Table, read: ReadOptions, options: FitOptions, source: str)
     if table.names is not None:
         first.feature_names_in_ = np.asarray(table.names, dtype=object)
     notes = {
-        "source": "standard input" if source == "-" else Path(source).name,
+        "source": "standard input" if path == "-" else Path(path).name,
         "rows": int(table.X.shape[0]),
         "ids": list(table.id_columns),
         "label": table.label_column,
@@ -101,7 +202,7 @@ def fit_table(table: Table, read: ReadOptions, options: FitOptions, source: str)
         "dropped_rows": int(table.n_dropped),
     }
     missed_tol = any(issubclass(w.category, ConvergenceWarning) for w in caught)
-    return NotedModel(model, notes, missed_tol)
+    return NotedModel(model, notes, missed_tol), table
 
 
 def make_estimator(options: FitOptions) -> Any:
@@ -116,7 +217,7 @@ def make_estimator(options: FitOptions) -> Any:
     for name in ("tol", "quantile", "kernel", "gamma", "approximation", "nonzero"):
         value = getattr(options, name)
         parameter = "n_nonzero" if name == "nonzero" else name
-        takers = [m for m, e in ESTIMATORS.items() if parameter in inspect.signature(e).parameters]
+        takers = [m for m, e in METHODS.items() if parameter in inspect.signature(e).parameters]
         if value is not None and method not in takers:
             right = " or ".join(takers)
             raise RefusedError(f"--{name} is for --method {right}; --method is {method}")
@@ -126,7 +227,7 @@ def make_estimator(options: FitOptions) -> Any:
             value = _number("--gamma", value, "0.1, median or scale")
         if value not in (None, "none"):
             given[parameter] = value if isinstance(value, (int, float)) else str(value)
-    estimator = ESTIMATORS[method](**given)
+    estimator = METHODS[method](**given)
     estimator._validate_params()  # scikit-learn's own check, before any data is read
     return estimator
 
@@ -150,3 +251,35 @@ def _number(option: str, text: str, such_as: str) -> int | float:
         except ValueError:
             continue
     raise RefusedError(f"{option} {text!r} is no number; give {such_as}")
+
+
+def repeat_command(path: str, options: ReadOptions) -> str:
+    """Return the words of a command line that read the same rows again for a model."""
+    words = [path]
+    for field in fields(options):
+        given = getattr(options, field.name)
+        of_fit = field.name in ("keep", "drop", "id", "label") or given is Missing.impute
+        if given == field.default or of_fit:
+            continue
+        if isinstance(given, bool):
+            words.append(f"--{field.name}" if given else f"--no-{field.name}")
+        else:
+            for value in given if isinstance(given, list) else [given]:
+                words += [f"--{field.name}", str(value)]
+    return shlex.join(words)
+
+
+def stem(path: str, otherwise: str) -> str:
+    """Return the name of a file without the endings that tell its format."""
+    name = otherwise if path == "-" else Path(path).name
+    while (place := Path(name)).suffix.lower()[1:] in {*EXTENSIONS, "gz", "bz2", ENDING[1:]}:
+        name = place.stem
+    return name
+
+
+def table_writer(path: Path, force: bool) -> Writer:
+    """Return a writer of a table; refuse a path that it cannot write before any work is done."""
+    try:
+        return Writer(path, overwrite=force)
+    except TableError as error:
+        raise RefusedError(str(error)) from error

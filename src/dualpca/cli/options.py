@@ -56,9 +56,7 @@ class ReadOptions:
     missing: Missing = _column(
         Missing.refuse, "Missing cells: refuse them, drop their rows, or impute medians."
     )
-    na: list[str] | None = _column(
-        None, "Text that stands for a missing cell, besides NA and the like."
-    )
+    na: list[str] | None = _column(None, "Text that is a missing cell, besides NA and the like.")
     format: str | None = _file(
         None,
         "csv, tsv, parquet, arrow, npy, npz, mtx, h5ad, hdf5 or zarr; by default from the extension.",
@@ -70,9 +68,7 @@ class ReadOptions:
         None, "Whether the first line has the names; detected by default.", "--header/--no-header"
     )
     memory: int = _file(256, "Megabytes of numbers to hold; larger files are streamed.", min=1)
-    unpacked: int = _file(
-        256, "Megabytes that a chunk or array may unpack to, however small its file.", min=1
-    )
+    unpacked: int = _file(256, "Megabytes that a chunk or array may unpack to in any case.", min=1)
     dtype: Precision | None = _file(None, "The precision of numbers; by default that of the file.")
 
 
@@ -135,25 +131,22 @@ def grouped(command: Callable[..., Any]) -> Callable[..., Any]:
     groups: dict[str, Any] = {}
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
         group = parameter.annotation
+        parameter = parameter.replace(kind=parameter.KEYWORD_ONLY)
         if not dataclasses.is_dataclass(group):
-            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            parameters.append(parameter)
             continue
         groups[parameter.name] = group
         for field in dataclasses.fields(group):
             kind: Any = Annotated[field.type, field.metadata["option"]]  # type: ignore[name-defined]
-            parameters.append(
-                inspect.Parameter(
-                    field.name, parameter.KEYWORD_ONLY, default=field.default, annotation=kind
-                )
-            )
+            single = parameter.replace(name=field.name, default=field.default, annotation=kind)
+            parameters.append(single)
 
-    @functools.wraps(command)
     def regrouped(**given: Any) -> Any:
         for name, kind in groups.items():
             given[name] = kind(**{f.name: given.pop(f.name) for f in dataclasses.fields(kind)})
         return command(**given)
 
-    del regrouped.__wrapped__  # type: ignore[attr-defined]
+    regrouped.__name__, regrouped.__doc__ = command.__name__, command.__doc__
     regrouped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     regrouped.__annotations__ = {p.name: p.annotation for p in parameters}
     return regrouped

@@ -1,7 +1,5 @@
 """What commands print: words for people, JSON for machines."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys
@@ -15,10 +13,18 @@ from rich.table import Table
 from rich.text import Text
 
 from ..io.tables.table import counted, printable
-from .inputs import NotedModel
+from .fitting import NotedModel
 
 #: The most components, and loadings of each, that are printed.
 COMPONENTS, LOADINGS = 12, 3
+
+#: What JSON calls fitted attributes.
+ATTRIBUTES = {
+    **{"explained_variance": "explained_variance_", "residual": "residual_", "solver": "solver_"},
+    **{"explained_variance_ratio": "explained_variance_ratio_", "passes": "n_passes_"},
+    **{"variance_shortfall": "variance_shortfall_", "iterations": "n_iter_"},
+    **{"agreement_of_starts": "agreement_", "refitted": "refitted_"},
+}
 
 #: Columns of these characters alone are numbers.
 NUMERIC = set("+-.,e0123456789 %")
@@ -56,25 +62,10 @@ def text_table(head: Sequence[str], rows: Sequence[Sequence[str]], indent: int =
 def facts(fitted: NotedModel) -> dict[str, Any]:
     """Return what there is to say about a model, as JSON has it."""
     model = fitted.estimator
-    known: dict[str, Any] = {
-        "estimator": fitted.name,
-        "components": fitted.n_components,
-        "features": fitted.n_features,
-        "explained_variance": model.explained_variance_,
-        "explained_variance_ratio": model.explained_variance_ratio_,
-        "tol": model.tol,
-        "within_tol": bool(model.residual_ <= 1.01 * model.tol),
-        "residual": model.residual_,
-        "passes": model.n_passes_,
-    }
-    attributes = {
-        "solver": "solver_",
-        "variance_shortfall": "variance_shortfall_",
-        "iterations": "n_iter_",
-        "agreement_of_starts": "agreement_",
-        "refitted": "refitted_",
-    }
-    known |= {word: getattr(model, a) for word, a in attributes.items() if hasattr(model, a)}
+    known: dict[str, Any] = {"estimator": fitted.name, "components": fitted.n_components}
+    known |= {"features": fitted.n_features, "tol": model.tol}
+    known["within_tol"] = bool(model.residual_ <= 1.01 * model.tol)
+    known |= {word: getattr(model, a) for word, a in ATTRIBUTES.items() if hasattr(model, a)}
     if fitted.is_robust:
         known |= {"flagged": int(model.outliers_.sum()), "rows": len(model.outliers_)}
     return {**fitted.notes, **known}

@@ -30,12 +30,8 @@ class ReproduceOptions:
         "Reduced sizes, one run of at most 0.4 s where the paper has 5 s, no data sets needed.",
         "--quick",
     )
-    docs: bool = option(
-        False, "Write the raw results and, from these, docs/reproduction.md.", "--docs"
-    )
-    from_raw: bool = option(
-        False, "Write docs/reproduction.md from the raw results, without a run.", "--from-raw"
-    )
+    docs: bool = option(False, "Write the raw results and docs/reproduction.md.", "--docs")
+    from_raw: bool = option(False, "Write docs/reproduction.md from raw results.", "--from-raw")
     data: Path | None = option(None, "Folder of data sets; DUALPCA_DATA by default.")
     results: Path | None = option(None, "Where results go; results/reproduce by default.")
     fresh: bool = option(False, "Run again what is already there.", "--fresh")
@@ -65,9 +61,7 @@ def reproduce(
         if name not in ("all", *NAMES):
             raise RefusedError(f"no experiment {name!r}; choose from {', '.join(NAMES)}, all")
     if options.from_raw and (names != ["all"] or options.quick or options.fresh):
-        raise RefusedError(
-            "--from-raw writes the page of all; use 'dualpca reproduce all --from-raw'"
-        )
+        raise RefusedError("--from-raw is for all; use 'dualpca reproduce all --from-raw'")
     experiments = _experiments()
     if options.from_raw:
         raw = experiments.ROOT / experiments.RAW
@@ -93,6 +87,4 @@ def _experiments() -> Any:
         if (root / "experiments" / "reproduce.py").is_file():
             sys.path.insert(0, str(root))
             return import_module("experiments.reproduce")
-    raise RefusedError(
-        "the installed package has no experiments; run the command in a checkout", BUG
-    )
+    raise RefusedError("the package has no experiments; run the command in a checkout", BUG)

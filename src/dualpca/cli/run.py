@@ -1,7 +1,5 @@
 """From exceptions to one line and an exit code."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Progress on a terminal: rows read, passes, residual and time left."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +12,7 @@ from ..progress import Listener, Step, listening, seconds_left
 
 
 class Watch(Listener):
-    """One line of progress, for reading and then for fitting."""
+    """One line of progress, of reading or of fitting."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress, self.words = progress, "working"
@@ -42,11 +40,6 @@ class Watch(Listener):
 
     def rows(self, done: int, total: int) -> None:
         self._show(completed=done, total=total)
-
-    def phase(self, words: str) -> None:
-        """Begin another phase."""
-        self.words, self.steps = words, []
-        self._show(completed=0)
 
 
 @contextmanager

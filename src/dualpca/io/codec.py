@@ -1,7 +1,5 @@
 """Turn models into JSON and named arrays, and back; only registered classes are made."""
 
-from __future__ import annotations
-
 import math
 import operator
 from dataclasses import fields
@@ -24,9 +22,8 @@ from ..solvers import SOLVERS
 from .fitted import MAX_JOBS, check_compressed
 from .tensorfile import NAMES
 
-SPARSE = {
-    kind.__name__: kind for kind in (sp.csr_array, sp.csr_matrix, sp.csc_array, sp.csc_matrix)
-}
+_SPARSE = (sp.csr_array, sp.csr_matrix, sp.csc_array, sp.csc_matrix)
+SPARSE = {kind.__name__: kind for kind in _SPARSE}
 
 #: The steps of a pipeline that do nothing.
 BYPASSES = (None, "passthrough")
@@ -73,10 +70,8 @@ class Encoder:
         params = model.get_params(deep=False) if hasattr(model, "get_params") else {}
         if kind is Pipeline:
             del params["memory"]  # a folder of pickles, which fit would read
-            steps = [
-                [step, part if part in BYPASSES else self.model(part, prefix + step)]
-                for step, part in params.pop("steps")
-            ]
+            parts = params.pop("steps")
+            steps = [[n, s if s in BYPASSES else self.model(s, prefix + n)] for n, s in parts]
             return {"$": "pipeline", "steps": steps, "params": self._values(params, prefix)}
         if estimator_classes().get(kind.__name__) is not kind:
             where = f"step {name!r}" if name else "model"
@@ -92,12 +87,8 @@ class Encoder:
                     f"{prefix}{key} is an attribute that a model file cannot hold: attributes of fits "
                     "begin or end with '_' and hide no method; delete it, or use joblib.dump"
                 )
-        return {
-            "$": "estimator",
-            "class": kind.__name__,
-            "params": self._values(params, prefix),
-            "fitted": self._values(fitted, prefix),
-        }
+        stored = {"params": self._values(params, prefix), "fitted": self._values(fitted, prefix)}
+        return {"$": "estimator", "class": kind.__name__, **stored}
 
     def _values(self, values: dict[str, Any], prefix: str) -> dict[str, Any]:
         return {key: self.value(v, prefix + key) for key, v in values.items()}
@@ -138,13 +129,10 @@ class Encoder:
             return {"$": "names", "values": [str(v) for v in array]}
         # The order in memory is kept because products round differently with it.
         by_columns = array.ndim > 1 and abs(array.strides[0]) < abs(array.strides[-1])
-        stored: dict[str, Any] = {"$": "array"}
-        stored["tensor"] = self._keep(array.T if by_columns else array, name)
-        if by_columns:
-            stored["by_columns"] = True
-        if array.dtype.newbyteorder("S").str[0] == "<":
-            stored["big_endian"] = True
-        return stored
+        big_endian = array.dtype.newbyteorder("S").str[0] == "<"
+        stored = {"$": "array", "tensor": self._keep(array.T if by_columns else array, name)}
+        flags = {"by_columns": by_columns, "big_endian": big_endian}
+        return {**stored, **{flag: True for flag, is_set in flags.items() if is_set}}
 
     def _keep(self, array: np.ndarray, name: str) -> str:
         if array.dtype.newbyteorder("<").str not in NAMES:
@@ -256,10 +244,7 @@ class Decoder:
         return state
 
     def _pipeline(self, tree: dict[str, Any]) -> Pipeline:
-        steps = [
-            (str(name), step if step in BYPASSES else self._model(step))
-            for name, step in tree["steps"]
-        ]
+        steps = [(str(n), s if s in BYPASSES else self._model(s)) for n, s in tree["steps"]]
         options = self._values(tree["params"])
         options.pop("memory", None)  # fit would read pickles there
         return Pipeline(steps, **options)

@@ -1,7 +1,5 @@
 """Write files whole or not at all."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil
@@ -13,6 +11,8 @@ from typing import Any, BinaryIO
 
 #: Errors of a full disk, which do not name the file.
 _FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
+
+TAKEN = "exists; give another name, or overwrite=True (--force) to replace it"
 
 
 @contextmanager
@@ -39,19 +39,16 @@ def written(path: Any, *, overwrite: bool) -> Iterator[BinaryIO]:
         try:
             os.link(temporary, target)  # in one step, so that no other process's file is lost
         except FileExistsError:
-            raise _taken(path) from None
+            raise FileExistsError(f"{path} {TAKEN}") from None
         except OSError:  # the disk has no hard links
             check_free(path, overwrite)
             os.replace(temporary, target)
-        else:
-            temporary.unlink()
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and (
-            str(error.filename) == str(temporary) or (not error.filename and error.errno in _FULL)
-        ):
+    except OSError as error:
+        if str(error.filename) == str(temporary) or (not error.filename and error.errno in _FULL):
             error.filename = str(path)  # the name that the user knows
         raise
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def check_free(path: Any, overwrite: bool) -> None:
@@ -64,10 +61,4 @@ def check_free(path: Any, overwrite: bool) -> None:
     if target.exists() and not target.is_file():
         raise FileExistsError(f"{path} is not a plain file; give another name")
     if target.exists() and not overwrite:
-        raise _taken(path)
-
-
-def _taken(path: Any) -> FileExistsError:
-    return FileExistsError(
-        f"{path} exists; give another name, or overwrite=True (--force) to replace it"
-    )
+        raise FileExistsError(f"{path} {TAKEN}")

@@ -1,7 +1,5 @@
 """Check that a loaded model can work: its parameters, its arrays, and a transform of two rows."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from numbers import Integral, Real
@@ -133,9 +131,8 @@ def _check_attribute(name: str, value: Any, expected: str, sizes: dict[str, int]
     if letters and value is not None:
         shape = getattr(value, "shape", None)
         fits = tuple(sizes.setdefault(a, n) for a, n in zip(letters, shape or (), strict=False))
-        if (shape != fits or len(shape) != len(letters)) and not (
-            shape == () and name == "center_"
-        ):
+        single = name == "center_" and shape == ()
+        if not single and (shape != fits or len(shape) != len(letters)):
             raise ValueError(f"{name} has shape {shape}, which contradicts the others")
     if expected.endswith("+") and value is not None and np.size(value):
         low = value.min() if letters else value

@@ -1,7 +1,5 @@
 """Save models to one file of arrays and a JSON header, which runs no code, and load them."""
 
-from __future__ import annotations
-
 import json
 import os
 from typing import Any
@@ -74,14 +72,8 @@ def save(
             f"notes cannot be written as JSON ({error}); give text, finite numbers, lists and dicts"
         ) from None
     encoder = Encoder()
-    header = {
-        "format": FORMAT,
-        "version": VERSION,
-        "dualpca": __version__,
-        "class": type(model).__name__,
-        "notes": notes or {},
-        "model": encoder.model(model),
-    }
+    header = {"format": FORMAT, "version": VERSION, "dualpca": __version__}
+    header |= {"class": type(model).__name__, "notes": notes or {}, "model": encoder.model(model)}
     text = json.dumps(header, allow_nan=False, separators=(",", ":"))
     head, arrays = header_of(encoder.tensors, text)
     with written(path, overwrite=overwrite) as file:

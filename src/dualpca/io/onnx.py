@@ -1,7 +1,5 @@
 """``transform`` as an ONNX graph, which runs without Python."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 
@@ -113,9 +111,8 @@ def _steps(model: Any) -> list[Any]:
         )
     check_is_fitted(model)
     if not isinstance(kernel, str) or kernel not in KERNELS:
-        raise ValueError(
-            f"kernel={kernel!r} of {name} has no ONNX graph; use one of {', '.join(KERNELS)}"
-        )
+        known = ", ".join(KERNELS)
+        raise ValueError(f"kernel={kernel!r} of {name} has no ONNX graph; use one of {known}")
     return [model]
 
 
@@ -128,16 +125,16 @@ class _Graph:
         self.constants: list[Any] = []
         self.bytes = 0
 
-    def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node and return the name of its output."""
+    def add(self, operator: str, *inputs: Any, dtype: Any = float, **attributes: Any) -> str:
+        """Add a node and return the name of its output; inputs are names, or constants of a dtype."""
+        names = [v if isinstance(v, str) else self.constant(v, dtype) for v in inputs]
         output = f"{operator.lower()}{len(self.nodes)}"
-        node = self.onnx.helper.make_node(operator, list(inputs), [output], **attributes)
-        self.nodes.append(node)
+        self.nodes.append(self.onnx.helper.make_node(operator, names, [output], **attributes))
         return output
 
-    def constant(self, values: Any, dtype: Any = None) -> str:
+    def constant(self, values: Any, dtype: Any) -> str:
         """Add a constant array, dense, and return its name."""
-        dtype = np.dtype(dtype or self.dtype)
+        dtype = np.dtype(dtype)
         self.bytes += int(np.prod(np.shape(values), dtype=object)) * dtype.itemsize
         if self.bytes > LIMIT:
             raise ValueError(
@@ -171,35 +168,32 @@ class _Graph:
 
 
 def _transform(graph: _Graph, step: Any, X: str) -> str:
-    """Add the ``transform`` of an estimator."""
-    if isinstance(step, Preprocessor):
-        return _preprocess(graph, step, X)
-    if not hasattr(step, "kernel"):
+    """Add the ``transform`` of an estimator; all but linear ones compute in float64."""
+    if not isinstance(step, Preprocessor) and not hasattr(step, "kernel"):
         return _affine(graph, step, X, graph.dtype)
-    wide = graph.cast(X, "float64")
-    if step.approximation is not None:
-        return graph.cast(_features(graph, step, wide), graph.dtype)
-    origin, weights, offset = step.score_map()
-    precomputed = step.kernel == "precomputed"
-    K = wide if precomputed else _kernel(graph, step, wide, step.X_fit_, origin)
-    scores = graph.add("MatMul", K, graph.constant(weights, float))
-    return graph.cast(_shifted(graph, scores, offset), graph.dtype)
+    X = graph.cast(X, "float64")
+    if isinstance(step, Preprocessor):
+        X = _preprocess(graph, step, X)
+    elif step.approximation is not None:
+        X = _features(graph, step, X)
+    else:
+        origin, weights, offset = step.score_map()
+        K = X if step.kernel == "precomputed" else _kernel(graph, step, X, step.X_fit_, origin)
+        X = _shifted(graph, graph.add("MatMul", K, weights), offset)
+    return graph.cast(X, graph.dtype)
 
 
 def _shifted(graph: _Graph, X: str, origin: Any) -> str:
-    return X if origin is None else graph.add("Sub", X, graph.constant(origin, float))
+    return X if origin is None else graph.add("Sub", X, origin)
 
 
 def _preprocess(graph: _Graph, step: Preprocessor, X: str) -> str:
-    wide = graph.cast(X, "float64")
     if step.fill_ is not None:
-        wide = graph.add("Where", graph.add("IsNaN", wide), graph.constant(step.fill_, float), wide)
-    wide = _shifted(graph, wide, step.center_)
+        X = graph.add("Where", graph.add("IsNaN", X), step.fill_, X)
+    X = _shifted(graph, X, step.center_)
     if step.scale_ is not None and len(step.scale_) == 1:  # a single factor would be fused
-        wide = graph.add("MatMul", wide, graph.constant(1 / step.scale_[:, None], float))
-    elif step.scale_ is not None:
-        wide = graph.add("Div", wide, graph.constant(step.scale_, float))
-    return graph.cast(wide, graph.dtype)
+        return graph.add("MatMul", X, 1 / step.scale_[:, None])
+    return X if step.scale_ is None else graph.add("Div", X, step.scale_)
 
 
 def _affine(graph: _Graph, step: Any, X: str, dtype: Any, scale: float = 1.0) -> str:
@@ -211,65 +205,52 @@ def _affine(graph: _Graph, step: Any, X: str, dtype: Any, scale: float = 1.0) ->
     if origin is not None:
         origin = origin / scale
         rounded = origin.astype(dtype).astype(float)
-        X = graph.add("Sub", X, graph.constant(rounded, dtype))
-        if (
-            remainder := (origin - rounded).astype(dtype)
-        ).any():  # float32 rounds an origin far from 0
-            X = graph.add("Sub", X, graph.constant(remainder, dtype))
-    return graph.add("MatMul", X, graph.constant(scale * weights, dtype))
+        remainder = (origin - rounded).astype(dtype)  # float32 rounds an origin far from 0
+        X = graph.add("Sub", X, rounded, dtype=dtype)
+        X = graph.add("Sub", X, remainder, dtype=dtype) if remainder.any() else X
+    return graph.add("MatMul", X, scale * weights, dtype=dtype)
 
 
 def _features(graph: _Graph, step: Any, X: str) -> str:
-    """PCA of the features of landmarks, or of random features, in float64."""
+    """PCA of the features of landmarks, or of random features."""
     phi = step.features_
     if isinstance(phi, Nystroem):
         K = _kernel(graph, step, X, phi.landmarks, phi.origin)
-        features = graph.add("MatMul", K, graph.constant(phi.root, float))
-        return _affine(graph, step.pca_, features, float)
-    X = _shifted(graph, X, phi.origin)
-    phases = graph.add("MatMul", X, graph.constant(phi.frequencies, float))
+        return _affine(graph, step.pca_, graph.add("MatMul", K, phi.root), float)
     count = phi.frequencies.shape[1]
     offset = np.zeros(count)
     offset[-1] = phi.offset or 0.0
-    phases = graph.add("Add", phases, graph.constant(offset, float))
+    phases = graph.add("MatMul", _shifted(graph, X, phi.origin), phi.frequencies)
+    phases = graph.add("Add", phases, offset)
     sines = graph.add("Sin", phases)
     if phi.offset is not None:  # the last cosine has no sine
-        ends = (graph.constant([n], np.int64) for n in (0, count - 1, 1))
-        sines = graph.add("Slice", sines, *ends)
+        sines = graph.add("Slice", sines, [0], [count - 1], [1], dtype=np.int64)
     # cos t = sin(t + pi/2): many releases of ONNX Runtime have no Cos in float64.
-    quarter = graph.add("Add", phases, graph.constant([np.pi / 2], float))
-    features = graph.add("Concat", graph.add("Sin", quarter), sines, axis=1)
+    cosines = graph.add("Sin", graph.add("Add", phases, [np.pi / 2]))
+    features = graph.add("Concat", cosines, sines, axis=1)
     return _affine(graph, step.pca_, features, float, np.sqrt(2 / phi.dimension))
 
 
 def _kernel(graph: _Graph, step: Any, X: str, Y: Any, origin: Any) -> str:
-    """``k(X - origin, Y - origin)`` in float64."""
+    """``k(X - origin, Y - origin)``."""
     X = _shifted(graph, X, origin)
     Y = shifted_rows((Y if sp.issparse(Y) else np.asarray(Y)).astype(np.float64), origin)
-    if step.kernel == "cosine":
-        X, Y = _unit(graph, X), normalize(Y)
-    if step.kernel in ("linear", "cosine"):
-        return graph.add("MatMul", X, graph.constant(Y.T, float))
+    if step.kernel == "linear":
+        return graph.add("MatMul", X, Y.T)
+    if step.kernel == "cosine":  # rows of zeros stay zero
+        length = graph.add("Sqrt", _squares(graph, X))
+        length = graph.add("Where", graph.add("Equal", length, 0.0), 1.0, length)
+        return graph.add("MatMul", graph.add("Div", X, length), normalize(Y).T)
     if step.kernel == "rbf":
-        squares = graph.constant(row_norms(Y, squared=True)[None, :], float)
-        products = graph.add("MatMul", X, graph.constant(-2 * Y.T, float))
-        distances = graph.add("Add", graph.add("Add", _squares(graph, X), squares), products)
-        distances = graph.add("Max", distances, graph.constant(0.0, float))  # rounding
-        return graph.add("Exp", graph.add("Mul", distances, graph.constant(-step.gamma_, float)))
-    inner = graph.add("MatMul", X, graph.constant(step.gamma_ * Y.T, float))
-    inner = graph.add("Add", inner, graph.constant(step.coef0, float))
-    if step.kernel == "sigmoid":
-        return graph.add("Tanh", inner)
-    return graph.add("Pow", inner, graph.constant(step.degree, float))
+        squares = graph.add("Add", _squares(graph, X), row_norms(Y, squared=True)[None, :])
+        distances = graph.add("Add", squares, graph.add("MatMul", X, -2 * Y.T))
+        distances = graph.add("Max", distances, 0.0)  # rounding
+        return graph.add("Exp", graph.add("Mul", distances, -step.gamma_))
+    inner = graph.add("Add", graph.add("MatMul", X, step.gamma_ * Y.T), step.coef0)
+    sigmoid = step.kernel == "sigmoid"
+    return graph.add("Tanh", inner) if sigmoid else graph.add("Pow", inner, step.degree)
 
 
 def _squares(graph: _Graph, X: str) -> str:
     """``||x||^2`` of each row, as a column."""
-    return graph.add("ReduceSum", graph.add("Mul", X, X), graph.constant([1], np.int64), keepdims=1)
-
-
-def _unit(graph: _Graph, X: str) -> str:
-    """Rows of length 1; rows of zeros stay zero."""
-    length = graph.add("Sqrt", _squares(graph, X))
-    zero = graph.add("Equal", length, graph.constant(0.0, float))
-    return graph.add("Div", X, graph.add("Where", zero, graph.constant(1.0, float), length))
+    return graph.add("ReduceSum", graph.add("Mul", X, X), [1], dtype=np.int64, keepdims=1)

@@ -4,8 +4,6 @@ The file is written and read here, not by the package safetensors: the checksum 
 header, sizes are checked before memory is taken, and arrays are read once, into their own memory.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -86,9 +84,8 @@ def write(file: BinaryIO, head: bytes, arrays: list[np.ndarray]) -> None:
 def opened(path: Any) -> BinaryIO:
     """Open a plain file; refuse a device, and a pipe instead of waiting for it."""
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
-        raise ModelFileError(
-            f"{path} is a pipe or a device; a model is read from a plain file: copy it to one"
-        )
+        remedy = "a model is read from a plain file: copy it to one"
+        raise ModelFileError(f"{path} is a pipe or a device; {remedy}")
     return open(path, "rb")
 
 
@@ -98,9 +95,7 @@ def read_header(file: BinaryIO, path: Any) -> tuple[str, dict[str, Any], bytes]:
     file.seek(0)
     start = file.read(8 + len(PREFIX))
     if start[8:] != PREFIX:
-        raise ModelFileError(
-            f"{path} is not a dualpca model file; give one that model.save(path) has written"
-        )
+        raise ModelFileError(f"{path} is not a dualpca model file; give one of model.save(path)")
     length = int.from_bytes(start[:8], "little")
     if length > min(size - 8, HEADER):
         raise ModelFileError(

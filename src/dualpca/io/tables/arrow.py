@@ -1,7 +1,5 @@
 """Parquet and Arrow files: only the columns that were chosen are read."""
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,20 +9,18 @@ import numpy as np
 
 from ...operators.arrow import UNNAMED, ArrowSource, index_of
 from ...operators.files import BLOCK
-from .columns import Header
+from .columns import Header, Source
 from .limits import check_columns, check_size, check_text
-from .source import Source
-from .table import Strings, TableError, module, shown
+from .table import Package, Strings, TableError, is_number, pa, pc, shown
+
+ds = Package("pyarrow.dataset")
 
 
 class ArrowFile(Source):
     """A Parquet file, or an Arrow file (Feather) or stream."""
 
-    def __init__(self, file: BinaryIO, path: Any, *, parquet: bool) -> None:
-        pa, ds = module("pyarrow"), module("pyarrow.dataset")
+    def __init__(self, file: BinaryIO, path: Any, stored: int, *, parquet: bool) -> None:
         self.notes, self._file, self._path = [], file, path
-        stored = file.seek(0, 2)
-        file.seek(0)
         if not parquet and file.read(6) != b"ARROW1":
             file.seek(0)
             stream = pa.ipc.open_stream(pa.memory_map(str(path)) if path else file)
@@ -41,7 +37,7 @@ class ArrowFile(Source):
         check_columns(len(names))
         in_memory = hasattr(self._data, "num_rows")
         self.rows = self._data.num_rows if in_memory else self._data.count_rows()
-        text = {j for j, column in enumerate(schema) if not _is_number(column.type)}
+        text = {j for j, column in enumerate(schema) if not is_number(column.type)}
         opaque = frozenset(j for j in text if not _names_rows(schema.field(j).type))
         levels, self._counted = index_of(schema, self.rows)
         index = tuple(map(names.index, levels))
@@ -52,28 +48,27 @@ class ArrowFile(Source):
             text.add(len(names) - 1)
         self.header = Header(names, text=frozenset(text), index=index, opaque=opaque)
         # A cell takes a bit at least: zeros take little in Parquet.
-        check_size((self.rows or 0) * len(names) // 8, stored)
+        check_size(self.rows * len(names) // 8, stored)
 
     def _dataset(self, kind: Any) -> Any:
-        pa, ds = module("pyarrow"), module("pyarrow.dataset")
         if self._path is None:
             fragment = kind.make_fragment(pa.PythonFile(self._file, mode="r"))
         else:
-            local = module("pyarrow.fs").LocalFileSystem()
+            local = Package("pyarrow.fs").LocalFileSystem()
             fragment = kind.make_fragment(str(self._path), filesystem=local)
         return ds.FileSystemDataset([fragment], fragment.physical_schema, kind)
 
     def _select(self, columns: list[int]) -> Any:
         if hasattr(self._data, "num_rows"):
             return self._data.select(columns).replace_schema_metadata()
-        pa, schema = module("pyarrow"), self._data.schema
+        schema = self._data.schema
         return self._data.replace_schema(pa.schema([schema.field(j) for j in columns]))
 
     def blocks(self, features: list[int], texts: list[int]) -> Iterator[tuple[Any, list[Any]]]:
-        strings, start = [self._strings(j) for j in texts], 0
+        strings, start = [self._strings(j).array for j in texts], 0
         for block in ArrowSource(self._select(features)).read(BLOCK):
             stop = start + len(block)
-            yield block, [s[start:stop].array for s in strings]
+            yield block, [s[start:stop] for s in strings]
             start = stop
         if any(len(s) != start for s in strings) or start != self.rows:
             raise TableError("its columns have different numbers of rows; write it again")
@@ -85,7 +80,7 @@ class ArrowFile(Source):
         return None if self._path is None else self._select(features)
 
     def _strings(self, column: int) -> Strings:
-        pa, name = module("pyarrow"), self.header.names[column]
+        name = self.header.names[column]
         if self._counted is not None and column in self.header.index:
             return Strings(pa.array(self._counted.values))
         kind = self._data.schema.field(column).type
@@ -108,8 +103,8 @@ class ArrowFile(Source):
         data = self._data
         if hasattr(data, "num_rows"):
             return data.column(column)
-        ds, string = module("pyarrow.dataset"), module("pyarrow").string()
-        if isinstance(data.format, ds.ParquetFileFormat) and data.schema.types[column] == string:
+        parquet = isinstance(data.format, ds.ParquetFileFormat)
+        if parquet and data.schema.types[column] == pa.string():
             # As it is stored: one long text for many rows is held once.
             data = self._dataset(ds.ParquetFileFormat(dictionary_columns={name}))
         return data.to_table(columns=[name]).column(0)
@@ -126,19 +121,12 @@ def _sound(batches: Any, stored: int) -> Iterator[Any]:
 
 def _text_bytes(cells: Any) -> int:
     """Return the bytes of all texts of an array with a dictionary."""
-    pc = module("pyarrow.compute")
     lengths = pc.binary_length(cells.dictionary).cast("int64")
     return pc.sum(lengths.take(cells.indices)).as_py() or 0
 
 
 def _names_rows(kind: Any) -> bool:
     """Return whether a type has one value for a cell; lists and records have several."""
-    types = module("pyarrow").types
+    types = pa.types
     kind = kind.value_type if types.is_dictionary(kind) else kind
     return not types.is_nested(getattr(kind, "storage_type", kind))
-
-
-def _is_number(kind: Any) -> bool:
-    types = module("pyarrow").types
-    tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
-    return any(test(kind) for test in tests)

@@ -1,13 +1,15 @@
-"""Which columns of a table are numbers to analyse, names of rows, or labels."""
-
-from __future__ import annotations
+"""The columns of an open file, and which of them are numbers to analyse, names of rows, or labels."""
 
 import re
-from collections.abc import Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from itertools import islice
+from typing import Any
+
+import numpy as np
 
 from .table import LONG, TableError, counted, listed, shown
 
@@ -66,6 +68,42 @@ class Header:
     opaque: frozenset[int] = frozenset()
 
 
+class Source(ABC):
+    """A file that is open: its ``header``, its number of ``rows`` if known, ``notes`` for the user."""
+
+    header: Header
+    rows: int | None = None
+    dtype: np.dtype = np.dtype("float64")
+    notes: list[str]
+
+    @abstractmethod
+    def blocks(self, features: list[int], texts: list[int]) -> Iterator[tuple[Any, list[Any]]]:
+        """Yield blocks of rows: numbers of the features, and Arrow arrays of strings of the texts.
+
+        The numbers are an array, or the whole of a sparse matrix as CSR.
+        """
+
+    def float_type(self, features: list[int]) -> np.dtype:
+        """Return the type of a matrix of these features."""
+        return self.dtype
+
+    def in_place(self, features: list[int]) -> Any:
+        """Return what an operator can read these features from, pass by pass, or None."""
+        return None
+
+    def place(self, row: int) -> str:
+        """Return where a row is, for the user."""
+        return f"row {row + 1}"
+
+    def progress(self, done: int) -> tuple[int, int]:
+        """Return the bytes read after so many rows, and the bytes in all."""
+        size = len(self.header.names) * self.dtype.itemsize
+        return done * size, (self.rows or 0) * size
+
+    def close(self) -> None:  # noqa: B027 (most have nothing to close)
+        """Let go of what was opened."""
+
+
 @dataclass
 class Choice:
     """Numbers of columns: features in order, and ids and label, which count in ``rows`` if it is set."""
@@ -89,12 +127,10 @@ def choose(header: Header, columns: Columns) -> Choice:
     names, row_names = header.names, header.names if header.rows is None else header.rows
     choice = Choice([], None, _find(() if columns.ids is None else columns.ids, row_names))
     if columns.label is not None:
-        hits = _find([columns.label], row_names)
-        if len(hits) != 1:
-            raise TableError(
-                f"{columns.label!r} stands for {len(hits)} columns as --label; name one"
-            )
-        choice.label = hits[0]
+        choice.label, *others = _find([columns.label], row_names)
+        if others:
+            count = len(others) + 1
+            raise TableError(f"{columns.label!r} stands for {count} columns as --label; name one")
     unread, index = set(_find(columns.drop, names)) | header.empty, set[int]()
     if header.rows is None:
         unread |= {*choice.ids, *([] if choice.label is None else [choice.label])}
@@ -146,9 +182,8 @@ def _choose_features(
             choice.notes.append(f"left out {kind}: {listed(left)}")
     if not choice.features:
         besides = f" besides text: {listed(choice.left_out)}" if choice.left_out else ""
-        raise TableError(
-            f"no column of numbers is left{besides}; see --keep, --drop, --delimiter and --decimal"
-        )
+        options = "--keep, --drop, --delimiter and --decimal"
+        raise TableError(f"no column of numbers is left{besides}; see {options}")
     if header.shown or len(choice.features) < len(names):
         choice.names = [names[j] for j in choice.features]
 
@@ -160,9 +195,7 @@ def _choose_exactly(header: Header, wanted: list[str], unread: set[int], choice:
     if not missing:
         choice.features = [where[name] for name in wanted]
         if text := [name for name in wanted if where[name] in header.text]:
-            raise TableError(
-                f"{listed(text)}: text here, numbers in the model; encode them as they were at fit"
-            )
+            raise TableError(f"{listed(text)}: text here, numbers in the model; encode as at fit")
         return
     if header.named:
         raise TableError(
@@ -192,23 +225,19 @@ def _match(spec: str, where: dict[str, int]) -> list[int]:
     """Return the columns that one specification chooses."""
     if spec in where:
         return [where[spec]]
-    d = len(where)
     numbers = re.fullmatch(r"(\d+)(?:-(\d+))?", spec, re.ASCII)
     if numbers:
         first, last = int(numbers[1]), int(numbers[2] or numbers[1])
-        if not 1 <= first <= last <= d:
-            raise TableError(
-                f"there is no column {spec}; there are {counted(d, 'column')}, counted from 1"
-            )
+        if not 1 <= first <= last <= len(where):
+            number = counted(len(where), "column")
+            raise TableError(f"there is no column {spec}; there are {number}, counted from 1")
         return list(range(first - 1, last))
     for cut in (at for at, sign in enumerate(spec) if sign == ":"):
         ends = spec[:cut], spec[cut + 1 :]
         if ends[0] in where and ends[1] in where:
             first, last = (where[end] for end in ends)
             if first > last:
-                raise TableError(
-                    f"{spec!r} is an empty range; {ends[1]!r} comes before {ends[0]!r}"
-                )
+                raise TableError(f"{spec!r} is an empty range; {ends[1]!r} is before {ends[0]!r}")
             return list(range(first, last + 1))
     matches = [j for name, j in where.items() if fnmatchcase(name, spec)]
     if not matches:

@@ -1,7 +1,5 @@
 """Gather the chosen columns of a source into a table: cells are counted, rows kept or dropped."""
 
-from __future__ import annotations
-
 import io
 import mmap
 import tempfile
@@ -14,10 +12,9 @@ import scipy.sparse as sp
 
 from ...operators import Blocks
 from ...operators.files import ArraySource
-from .columns import Choice
+from .columns import Choice, Source
 from .limits import check_text
-from .source import Source
-from .table import Strings, Table, TableError, counted, listed, module, shown
+from .table import Strings, Table, TableError, counted, joined, listed, pa, shown
 
 
 @contextmanager
@@ -35,13 +32,7 @@ def readable() -> Iterator[None]:
 
 
 def gather(
-    source: Source,
-    choice: Choice,
-    *,
-    missing: str,
-    memory: int,
-    dtype: Any,
-    on_rows: Callable[[int, int, int], Any] | None,
+    source: Source, choice: Choice, missing: str, memory: int, dtype: Any, on_rows: Any
 ) -> Table:
     """Return the table of the chosen columns: in memory where it fits, else streamed."""
     row_names = source.header.names if source.header.rows is None else list(source.header.rows)
@@ -50,7 +41,6 @@ def gather(
     names = choice.names or [source.header.names[j] for j in choice.features]
 
     def one_pass(keep: Callable[[Any], Any] | None) -> tuple[list[Strings], Tally]:
-        pa = module("pyarrow")
         columns: list[list[Any]] = [[] for _ in texts]
         tally, nbytes = Tally(names, source.place), 0
         for block, cells in _blocks(source, choice.features, texts):
@@ -76,7 +66,10 @@ def gather(
         strings, tally = one_pass(rows.append if data is None else None)
         if data is not None and missing == "drop" and len(tally.incomplete):
             data, (strings, tally) = None, one_pass(rows.append)
-        X = rows.finish(choice.names) if data is None else _operator(data, choice.names, dtype)
+        X = rows.finish() if data is None else data
+    if data is not None or isinstance(X, MappedFile):
+        X = Blocks([X], dtype=dtype)
+        X.names = choice.names
     table = Table(X, choice.names, n_missing=tally.cells, left_out=choice.left_out)
     table.notes = [*source.notes, *choice.notes]
     dropped = len(tally.incomplete) if missing == "drop" else 0
@@ -93,11 +86,9 @@ def gather(
     table.id_columns = [row_names[j] for j in choice.ids]
     if choice.label is not None:
         table.label_column, table.labels = row_names[choice.label], strings.pop()
-    if len(strings) > 1:
-        pa, join = module("pyarrow"), module("pyarrow.compute").binary_join_element_wise
-        strings = [Strings(join(*(s.array for s in strings), pa.scalar("/", pa.large_string())))]
     if strings:
-        table.ids = strings[0]
+        several = len(strings) > 1
+        table.ids = Strings(joined(*(s.array for s in strings), by="/")) if several else strings[0]
     return table
 
 
@@ -109,12 +100,6 @@ def _blocks(source: Source, features: list[int], texts: list[int]) -> Iterator[A
         if block is None:
             return
         yield block
-
-
-def _operator(data: Any, names: list[str] | None, dtype: Any = None) -> Blocks:
-    X = Blocks([data], dtype=dtype)
-    X.names = names
-    return X
 
 
 class Rows:
@@ -150,15 +135,15 @@ class Rows:
             ) from error
         self._count += len(block)
 
-    def finish(self, names: list[str] | None) -> Any:
-        """Return the matrix as an array, or as an operator that reads the file."""
+    def finish(self) -> Any:
+        """Return the matrix, in memory or in the file; None if it has no rows."""
         shape, file = (self._count, self._columns), self._file
         if self._sparse is not None or not self._count:
             return self._sparse
         if isinstance(file, io.BytesIO):
             return np.frombuffer(file.getbuffer(), self._dtype).reshape(shape)
         file.flush()
-        return _operator(MappedFile(file, shape, self._dtype), names)
+        return MappedFile(file, shape, self._dtype)
 
     def close(self) -> None:
         """Let go of the file, which a map or an array still holds."""
@@ -201,15 +186,10 @@ class Tally:
 
     def __init__(self, names: list[str], place: Callable[[int], str]) -> None:
         self._names, self._place = names, place
-        self.rows = self._infinite = 0
+        self.rows = self.cells = self._infinite = 0  # cells that are missing
         self._first_infinite = (0, 0)
         self._missing = np.zeros(len(names), dtype=np.int64)
         self.incomplete = np.zeros(0, dtype=np.int64)  # the rows with missing cells, from 0
-
-    @property
-    def cells(self) -> int:
-        """The number of missing cells."""
-        return int(self._missing.sum())
 
     def count(self, block: Any) -> np.ndarray | None:
         """Count a block, dense or CSR; return which of its rows are complete, None where all are."""
@@ -233,6 +213,7 @@ class Tally:
             self._infinite += len(infinite)
         if not missing.any():
             return None
+        self.cells += int(missing.sum())
         self._missing += np.bincount(columns[missing], minlength=len(self._names))
         complete = np.ones(block.shape[0], dtype=bool)
         complete[rows[missing]] = False

@@ -4,11 +4,9 @@ Groups are walked here and not by anndata, which follows links to other files an
 frame without limits. Nothing that is read leads out of the file or runs code.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,10 +16,10 @@ import scipy.sparse as sp
 
 from ...operators.files import gaps
 from ...operators.files import rows_of as read_rows
-from .columns import Header, unique
+from .columns import Header, Source, unique
 from .limits import TEXT, check_size, check_sparse, check_text
-from .source import MatrixSource, Source, nameless
-from .table import Strings, TableError, listed, module, shown
+from .matrices import MatrixSource, nameless
+from .table import Package, Strings, TableError, listed, shown
 from .unpack import check_chunks, check_heaps, guarded_zarr
 
 #: Codecs of zarr that only turn bytes into bytes, numbers or text. The codec of pickles runs code, and
@@ -40,19 +38,14 @@ CELL = 64
 NODES, LINKS = 10_000, 16
 
 
-def hdf5(file: BinaryIO, path: Any, key: str | None, free: int) -> Source:
+def hdf5(file: BinaryIO, path: Any, stored: int, key: str | None, free: int) -> Source:
     """Return the matrix of an HDF5 file."""
-    check_heaps(file)
-    stored = file.seek(0, 2)
-    file.seek(0)
-    group = module("h5py").File(path or file, "r")
-    try:
+    check_heaps(file, stored)
+    with ExitStack() as stack:
+        group = stack.enter_context(Package("h5py").File(path or file, "r"))
         source = _matrix(Tree(group, stored, free), key, lasting=path is not None)
-    except BaseException:
-        group.close()
-        raise
-    source.close = group.close  # type: ignore[method-assign]
-    return source
+        source.close = stack.pop_all().close  # type: ignore[method-assign]
+        return source
 
 
 def zarr(folder: Path, key: str | None, free: int) -> Source:
@@ -71,7 +64,7 @@ def zarr(folder: Path, key: str | None, free: int) -> Source:
                 f"{name} in the folder is a pipe, socket or device; a zarr has plain files only: "
                 "remove it"
             )
-    root = module("zarr").open(str(folder), mode="r")
+    root = Package("zarr").open(str(folder), mode="r")
     if not hasattr(root, "keys"):
         if key is not None:
             raise TableError(f"the zarr is one array, without --key; {key!r} was asked for")
@@ -99,7 +92,13 @@ class Tree:
                 continue
             if not hasattr(node, "keys"):
                 return None
-            target = _soft_link(node, name)
+            link: Any = node.get(name, getlink=True) if hasattr(node, "file") else None
+            if hasattr(link, "filename"):
+                raise TableError(
+                    f"{shown(name)} is a link to another file, {shown(link.filename)}, which is not "
+                    "read; copy the data into one file"
+                )
+            target = getattr(link, "path", None)
             if target is None:
                 node = node.get(name)
                 continue
@@ -149,16 +148,6 @@ class Tree:
         """Return the cells of an array that become text, each of them an object."""
         check_size(CELL * math.prod(node.shape), self._stored, max(self._free, TEXT), held=True)
         return self.whole(node)[0]
-
-
-def _soft_link(group: Any, name: str) -> str | None:
-    link: Any = group.get(name, getlink=True) if hasattr(group, "file") else None
-    if hasattr(link, "filename"):
-        raise TableError(
-            f"{shown(name)} is a link to another file, {shown(link.filename)}, which is not read; "
-            "copy the data into one file"
-        )
-    return getattr(link, "path", None)
 
 
 def _nbytes(node: Any, shape: Any) -> int:
@@ -246,9 +235,8 @@ def _sparse_shape(node: Tree) -> tuple[int, ...]:
     if shape is None and (stored := node.get("shape")) is not None:
         (shape,) = node.whole(stored)
     if shape is None:
-        raise TableError(
-            "the sparse matrix does not say its shape; save it with the attribute shape"
-        )
+        remedy = "save it with the attribute shape"
+        raise TableError(f"the sparse matrix does not say its shape; {remedy}")
     return tuple(int(size) for size in shape)
 
 

@@ -1,7 +1,5 @@
 """Limits of what a file may claim to hold: an untrue claim is refused before memory is taken."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from typing import Any
@@ -81,9 +79,9 @@ def check_text(nbytes: int, memory: int = 0) -> None:
         )
 
 
-def check_line(line: Any, number: int) -> None:
-    """Refuse a line that does not end."""
+def check_line(line: Any, number: int) -> Any:
+    """Return a line; refuse one that does not end."""
     if len(line) >= LONGEST:
-        raise TableError(
-            f"line {number} is longer than {LONGEST >> 20} MB; is this delimited text? See --format"
-        )
+        size = f"longer than {LONGEST >> 20} MB"
+        raise TableError(f"line {number} is {size}; is this delimited text? See --format")
+    return line

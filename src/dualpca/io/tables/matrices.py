@@ -1,25 +1,85 @@
-"""npy, npz and Matrix Market files.
+"""Matrices of numbers: npy, npz and Matrix Market files.
 
 Matrix Market text is parsed here: SciPy's reader writes beyond its arrays where a file has more entries
 than its header tells.
 """
 
-from __future__ import annotations
-
 import gzip
 import shutil
-import tempfile
 import warnings
 import zipfile
+from collections.abc import Iterator
+from tempfile import TemporaryFile
 from typing import Any, BinaryIO
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.lib import format as npy_format
 
-from .limits import check_disk, check_size, check_sparse
-from .source import MatrixSource, Source, float_type_of, nameless
+from ...operators.files import BLOCK, float_type, source_of
+from ..fitted import check_compressed
+from .columns import Header, Source, unnamed
+from .limits import check_columns, check_disk, check_size, check_sparse
 from .table import TableError, listed, shown
+
+
+class MatrixSource(Source):
+    """A matrix of numbers: an array, a memory map, an HDF5 data set, a zarr array, or a sparse matrix.
+
+    ``row_columns`` has the columns that describe its rows, by name, each read when it is needed.
+    ``lasting`` data can still be read when the table is returned.
+    """
+
+    def __init__(
+        self, data: Any, header: Header, row_columns: Any = None, *, lasting: bool = True
+    ) -> None:
+        self.dtype = float_type_of(data.shape, data.dtype)
+        check_columns(data.shape[1])
+        self._sparse = sp.issparse(data)
+        if self._sparse:
+            check_compressed(data)
+            data = sp.csr_array(data).astype(self.dtype, copy=False)
+            data.sum_duplicates()
+        self.rows, self.header, self.notes = int(data.shape[0]), header, []
+        self._data, self._row_columns = data, list((row_columns or {}).values())
+        self._lasting = lasting and not self._sparse
+
+    def blocks(self, features: list[int], texts: list[int]) -> Iterator[tuple[Any, list[Any]]]:
+        strings, start = [self._row_columns[j]().array for j in texts], 0
+        every = features == list(range(self._data.shape[1]))
+        for block in [self._data] if self._sparse else source_of(self._data).read(BLOCK):
+            stop = start + block.shape[0]
+            yield block if every else block[:, features], [s[start:stop] for s in strings]
+            start = stop
+
+    def in_place(self, features: list[int]) -> Any:
+        if not self._lasting or features != list(range(self._data.shape[1])):
+            return None
+        source = source_of(self._data)
+        source.tells = False  # the notes of the table do so
+        return source
+
+
+def nameless(columns: int) -> Header:
+    """Return the header of a matrix without names."""
+    return Header(unnamed(check_columns(columns)), named=False, shown=False)
+
+
+def float_type_of(shape: Any, dtype: Any) -> np.dtype:
+    """Return the float type of a matrix; refuse other shapes, complex numbers and objects."""
+    if len(shape) != 2:
+        raise TableError(
+            f"the array has {len(shape)} dimension(s), shape {tuple(shape)}; a matrix is needed, "
+            "rows by columns: reshape it, or give the --key of another"
+        )
+    try:
+        return float_type(dtype)
+    except (ValueError, TypeError) as error:
+        raise TableError(
+            f"the array has dtype {dtype}; real numbers are needed: save it as float64, or give the "
+            "--key of another"
+        ) from error
+
 
 #: The arrays of which scipy.sparse.save_npz makes a matrix.
 _PARTS = {"data", "indices", "indptr", "shape"}
@@ -48,10 +108,8 @@ def _npy_header(file: Any) -> Any:
     return read(file)
 
 
-def npz(file: BinaryIO, key: str | None, free: int) -> Source:
+def npz(file: BinaryIO, stored: int, key: str | None, free: int) -> Source:
     """Return the matrix of an npz file: the one of that key, a sparse one, or the only one."""
-    stored = file.seek(0, 2)
-    file.seek(0)
     with zipfile.ZipFile(file) as archive:
         names = [name.removesuffix(".npy") for name in archive.namelist()]
         if key is None and set(names) >= _PARTS:
@@ -74,10 +132,7 @@ def npz(file: BinaryIO, key: str | None, free: int) -> Source:
         size = archive.getinfo(f"{key}.npy").file_size
         check_size(size, stored, free)
         check_disk(size)
-        with (
-            archive.open(f"{key}.npy") as member,
-            tempfile.TemporaryFile(prefix="dualpca-") as plain,
-        ):
+        with archive.open(f"{key}.npy") as member, TemporaryFile(prefix="dualpca-") as plain:
             shutil.copyfileobj(member, plain, 2**20)
             return npy(plain)  # the map holds the temporary file
 
@@ -105,10 +160,8 @@ _SYMMETRIES = {"general": 0, "symmetric": 1, "skew-symmetric": -1}
 _LINE, _COMMENTS, _NUMBER = 2**16, 2**16, 64
 
 
-def matrix_market(file: BinaryIO) -> Source:
+def matrix_market(file: BinaryIO, stored: int) -> Source:
     """Return the matrix of a Matrix Market file, sparse or dense."""
-    stored = file.seek(0, 2)
-    file.seek(0)
     packed = file.read(2) == b"\x1f\x8b"
     file.seek(0)
     text: Any = gzip.GzipFile(fileobj=file) if packed else file
@@ -119,10 +172,8 @@ def matrix_market(file: BinaryIO) -> Source:
     dense, pattern = form == "array", kind == "pattern"
     known = form in ("array", "coordinate") and kind in _TYPES and symmetry in _SYMMETRIES
     if not known or (dense and pattern):
-        described = shown(" ".join(words[2:]))
-        raise TableError(
-            f"the matrix is {described}; write it as real numbers, general or symmetric"
-        )
+        form = shown(" ".join(words[2:]))
+        raise TableError(f"the matrix is {form}; write it as real numbers, general or symmetric")
     lines = (text.readline(_LINE) for _ in range(_COMMENTS))
     line = next((line for line in lines if not line or line.strip()[:1] not in (b"", b"%")), b"")
     sizes = line.split()

@@ -1,7 +1,5 @@
 """Read a table: the format by its extension, the columns by choice, the rows block by block."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat
@@ -18,11 +16,10 @@ import numpy as np
 from ...operators import Blocks
 from . import hierarchy, matrices
 from .arrow import ArrowFile
-from .columns import Columns, choose
+from .columns import Columns, Source, choose
 from .gather import gather, readable
 from .limits import FREE
 from .sniff import NA_VALUES
-from .source import Source
 from .table import Table, TableError
 from .text import TextSource
 
@@ -120,11 +117,9 @@ def read(
     if dtype is not None and np.dtype(dtype).name not in ("float32", "float64"):
         raise ValueError(f"dtype={dtype!r} is not known; give 'float32' or 'float64'")
     if format is not None and format not in {*EXTENSIONS, *EXTENSIONS.values()}:
-        raise TableError(
-            f"{path}: format {format!r} is not known; give one of {', '.join(EXTENSIONS)}"
-        )
+        known = ", ".join(EXTENSIONS)
+        raise TableError(f"{path}: format {format!r} is not known; give one of {known}")
     text = {"delimiter": delimiter, "decimal": decimal, "na_values": na_values, "header": header}
-    options = {"missing": missing, "memory": memory, "dtype": dtype, "on_rows": on_rows}
     try:
         with ExitStack() as stack:
             kind, file, place = _opened(path, format, stack)
@@ -132,7 +127,8 @@ def read(
                 source = _source(kind, file, place, key, text, int(unpacked))
             with ExitStack() as closing:
                 closing.callback(source.close)
-                table = gather(source, choose(source.header, columns or Columns()), **options)
+                choice = choose(source.header, columns or Columns())
+                table = gather(source, choice, missing, memory, dtype, on_rows)
                 if isinstance(table.X, Blocks):  # it may read on from the source
                     closing.pop_all()
     except TableError as error:
@@ -215,16 +211,18 @@ def _source(
 ) -> Source:
     if key is not None and kind not in ("npz", "hdf5", "zarr"):
         raise TableError(f"--key {key!r} is for npz, HDF5 and zarr files; leave it out")
+    stored = file.seek(0, 2)
+    file.seek(0)
     if kind in ("csv", "tsv"):
-        return TextSource(file, first="," if kind == "csv" else "\t", **text)
+        return TextSource(file, stored, first="," if kind == "csv" else "\t", **text)
     if kind in ("parquet", "arrow"):
-        return ArrowFile(file, path, parquet=kind == "parquet")
+        return ArrowFile(file, path, stored, parquet=kind == "parquet")
     if kind == "hdf5":
-        return hierarchy.hdf5(file, path, key, free)
+        return hierarchy.hdf5(file, path, stored, key, free)
     if kind == "zarr":
         if path is None:
             raise TableError("zarr cannot come through a pipe; give its path")
         return hierarchy.zarr(path, key, free)
     if kind == "npz":
-        return matrices.npz(file, key, free)
-    return matrices.npy(file) if kind == "npy" else matrices.matrix_market(file)
+        return matrices.npz(file, stored, key, free)
+    return matrices.npy(file) if kind == "npy" else matrices.matrix_market(file, stored)

@@ -1,7 +1,5 @@
 """Find delimiter, decimal sign, header and columns of text in the head of a delimited file."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re
@@ -95,17 +93,11 @@ def decimal_of(rows: Sequence[Sequence[str]], delimiter: str) -> str:
     return "," if seen[","] and not seen["."] else "."
 
 
-def has_header(first: Sequence[str], decimal: str, na: Collection[str]) -> bool:
-    """Return whether some cell of the first row is neither missing nor a number."""
-    return any(cell.strip() not in na and not is_number(cell, decimal) for cell in first)
-
-
 def counts_columns(first: Sequence[str], body: Sequence[Sequence[str]]) -> bool:
     """Return whether the first row counts from 0 or 1, as pandas names columns, above fractions."""
     counting = list(first) in [[str(j + k) for j in range(len(first))] for k in (0, 1)]
-    return counting and any(
-        rule.fullmatch(cell) for row in body for cell in row for rule in _DECIMAL.values()
-    )
+    cells = (cell for row in body for cell in row)
+    return counting and any(rule.fullmatch(cell) for cell in cells for rule in _DECIMAL.values())
 
 
 def text_columns(

@@ -1,7 +1,5 @@
 """The table that is read from a file, and the one error of reading and writing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -11,6 +9,25 @@ import numpy as np
 
 #: The most characters of a name or cell in a message.
 LONG = 60
+
+
+class Package:
+    """An optional package, which is imported when it is first used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        try:
+            return getattr(import_module(self._name), attribute)
+        except ImportError as error:
+            package = self._name.split(".")[0]
+            raise ImportError(
+                f"tables need {package}, which is not installed: pip install 'dualpca[io]'"
+            ) from error
+
+
+pa, pc = Package("pyarrow"), Package("pyarrow.compute")
 
 
 class TableError(ValueError):
@@ -34,27 +51,22 @@ class Strings(Sequence[str]):
     """
 
     def __init__(self, values: Any) -> None:
-        import pyarrow as pa
-
-        arrow = isinstance(values, (pa.Array, pa.ChunkedArray))
-        array = values if arrow else pa.array(list(values), type=pa.large_string())
-        if isinstance(array, pa.ChunkedArray):
+        large = pa.large_string()
+        if isinstance(values, pa.ChunkedArray):
             # Large before they are joined: offsets of 32 bits end at 2 GB of text.
-            array = array.cast(pa.large_string()).combine_chunks()
-        if isinstance(array, pa.ChunkedArray):  # of no chunks, or of one, as pyarrow likes
-            array = pa.concat_arrays(array.chunks)
-        self.array = array.cast(pa.large_string()).fill_null("")
+            values = pa.concat_arrays(values.cast(large).chunks or [pa.array([], large)])
+        elif not isinstance(values, pa.Array):
+            values = pa.array(list(values), large)
+        self.array = values.cast(large).fill_null("")
 
     def __len__(self) -> int:
         return len(self.array)
 
     def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            index = np.arange(len(self))[index]
-        if np.ndim(index) == 0:
+        if not isinstance(index, slice) and np.ndim(index) == 0:
             return self.array[int(index)].as_py()
-        chosen = np.arange(len(self))[np.asarray(index)]  # also masks, and counted from the end
-        return Strings(self.array.take(chosen))
+        # By numpy, which knows masks and counts from the end.
+        return Strings(self.array.take(np.arange(len(self))[index]))
 
     def __iter__(self) -> Iterator[str]:
         for start in range(0, len(self), 10_000):
@@ -138,12 +150,14 @@ def counted(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
-def module(name: str) -> Any:
-    """Import an optional package, or name the extra that brings it."""
-    try:
-        return import_module(name)
-    except ImportError as error:
-        package = name.split(".")[0]
-        raise ImportError(
-            f"tables need {package}, which is not installed: pip install 'dualpca[io]'"
-        ) from error
+def is_number(kind: Any) -> bool:
+    """Return whether an Arrow type is one of numbers."""
+    types = pa.types
+    tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+    return any(test(kind) for test in tests)
+
+
+def joined(*cells: Any, by: str = "") -> Any:
+    """Return arrays of texts, or single texts, joined row by row."""
+    parts = (pa.scalar(c, pa.large_string()) if isinstance(c, str) else c for c in (*cells, by))
+    return pc.binary_join_element_wise(*parts)

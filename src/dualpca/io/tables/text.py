@@ -1,13 +1,12 @@
 """CSV, TSV and other delimited text, streamed by pyarrow; all cells are read as strings first."""
 
-from __future__ import annotations
-
 import bz2
 import codecs
 import gzip
 import io
 import itertools
 import re
+from collections import deque
 from collections.abc import Collection, Iterator
 from threading import Lock
 from typing import Any, BinaryIO
@@ -15,10 +14,9 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from . import sniff
-from .columns import Header, unique, unnamed
+from .columns import Header, Source, unique, unnamed
 from .limits import COLUMNS, LONGEST, check_columns, check_line
-from .source import Source
-from .table import TableError, listed, module, shown
+from .table import Package, TableError, listed, pa, pc, shown
 
 #: This much of a file decides what its columns are.
 HEAD = 2**20
@@ -76,6 +74,7 @@ class TextSource(Source):
     def __init__(
         self,
         file: BinaryIO,
+        stored: int,
         *,
         delimiter: str | None = None,
         decimal: str | None = None,
@@ -86,31 +85,31 @@ class TextSource(Source):
         if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
             raise TableError(f"delimiter {delimiter!r} is not one character; give one, such as ';'")
         if decimal is not None and (decimal not in (".", ",") or decimal == delimiter):
-            raise TableError(
-                f"decimal {decimal!r} cannot be used; give '.' or ',' and another delimiter"
-            )
+            remedy = "give '.' or ',' and another delimiter"
+            raise TableError(f"decimal {decimal!r} cannot be used; {remedy}")
         self._file, self._na, self.notes = file, frozenset(na_values), []
-        numbers = [
-            na for na in self._na if sniff.is_number(na) and na.lower() not in ("true", "false")
-        ]
-        self._na_numbers = np.array([float(na) for na in numbers if not np.isnan(float(na))])
-        self._size, self._delimiter = file.seek(0, 2), ""
+        self._feed = Feed(iter(()))
+        truth = ("true", "false")
+        numbers = [float(w) for w in self._na if sniff.is_number(w) and w.lower() not in truth]
+        self._na_numbers = np.array([n for n in numbers if not np.isnan(n)])
+        self._size, self._delimiter = stored, ""
         text, whole = self._head(delimiter, first)
         rows = sniff.head_rows(text, self._delimiter, whole)
         if not rows:
             raise TableError("the file is empty; give one with a row of numbers at least")
-        self._decimal = decimal or sniff.decimal_of(
-            [row for _, row in rows[:1000]], self._delimiter
-        )
+        first_rows = [row for _, row in rows[:1000]]
+        self._decimal = decimal or sniff.decimal_of(first_rows, self._delimiter)
         if self._decimal == "," and decimal is None:
             self.notes.append("numbers are read with a decimal comma")
         self._read_columns(rows, header)
-        longest = max(len(text) // len(rows), max(sum(map(len, row)) for _, row in rows[:1000]))
+        longest = max(len(text) // len(rows), max(sum(map(len, row)) for row in first_rows))
         self._block = max(_BLOCK, 16 * longest)
 
     def _open(self) -> Feed:
-        """Return the text of the file from its start, in UTF-8."""
-        return Feed(_squeezed(self._pieces()) if self._delimiter == " " else self._pieces())
+        """Return the text of the file from its start, in UTF-8; one that was opened before ends."""
+        self._feed.close()
+        self._feed = Feed(_squeezed(self._pieces()) if self._delimiter == " " else self._pieces())
+        return self._feed
 
     def _pieces(self) -> Iterator[bytes]:
         stream: Any = self._file
@@ -121,19 +120,16 @@ class TextSource(Source):
             stream = gzip.GzipFile(fileobj=stream)
         elif magic.startswith(b"BZh") and magic[4:] == b"1AY&SY":
             stream = bz2.BZ2File(stream)
-        piece = stream.read(_PIECE)
-        wide = piece.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        first, others = stream.read(_PIECE), iter(lambda: stream.read(_PIECE), b"")
+        wide = first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         encoding, errors = ("utf-16", "replace") if wide else ("utf-8-sig", "surrogateescape")
         decoder = codecs.getincrementaldecoder(encoding)(errors)
-        while True:
+        for piece in itertools.chain([first], others, [b""]):
             text = decoder.decode(piece, final=not piece)
             if not text.isascii() and (latin := text.translate(_LATIN_1)) != text:
                 text, note = latin, "the file is not UTF-8; its text is read as latin-1"
                 self.notes += [] if note in self.notes else [note]
             yield text.encode(errors="replace")
-            if not piece:
-                return
-            piece = stream.read(_PIECE)
 
     def _head(self, delimiter: str | None, first: str) -> tuple[str, bool]:
         """Return a head of at least two rows, and whether it is all; find the delimiter on the way."""
@@ -164,7 +160,8 @@ class TextSource(Source):
         first, titled = rows[0][1], bool(header)
         if header == "auto":
             counting = sniff.counts_columns(first, [row for _, row in rows[1:]])
-            titled = counting or sniff.has_header(first, self._decimal, self._na)
+            cells = (cell for cell in first if cell.strip() not in self._na)
+            titled = counting or not all(sniff.is_number(cell, self._decimal) for cell in cells)
             if counting:
                 self.notes.append("the first row counts the columns; it is taken for their names")
         body = [row for _, row in rows[titled:]]
@@ -201,54 +198,52 @@ class TextSource(Source):
 
     def _rows(self) -> Iterator[tuple[int, list[str]]]:
         """Yield the rows below the header, each with the number of its last line."""
-        lines = io.TextIOWrapper(io.BufferedReader(self._open()), "utf-8", newline="")
-        rows = sniff.rows_of(_lines(lines), self._delimiter)
+        text = io.TextIOWrapper(io.BufferedReader(self._open()), "utf-8", newline="")
+        lines = enumerate(iter(lambda: text.readline(LONGEST), ""), 1)
+        rows = sniff.rows_of((check_line(line, n) for n, line in lines), self._delimiter)
         yield from (row for row in rows if row[0] > self._skip)
 
     def blocks(self, features: list[int], texts: list[int]) -> Iterator[tuple[Any, list[Any]]]:
         if len(self.header.names) > _WIDE:
             yield from self._one_by_one(features, texts)
             return
-        pa, csv = module("pyarrow"), module("pyarrow.csv")
+        csv = Package("pyarrow.csv")
         names = [str(j) for j in range(len(self.header.names))]
         wanted = [names[j] for j in dict.fromkeys([*features, *texts])]
         read = csv.ReadOptions(column_names=names, skip_rows=self._skip, block_size=self._block)
         parse = csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True)
         types = dict.fromkeys(wanted, pa.string())
         convert = csv.ConvertOptions(column_types=types, include_columns=wanted)
-        done, feed = 0, self._open()
+        done, file = 0, pa.PythonFile(self._open(), mode="r")
         try:
-            with csv.open_csv(pa.PythonFile(feed, mode="r"), read, parse, convert) as reader:
+            with csv.open_csv(file, read, parse, convert) as reader:
                 for batch in reader:
                     block = np.empty((batch.num_rows, len(features)), order="F")
                     for k, j in enumerate(features):
-                        cells = batch.column(names[j])
-                        numbers = self._numbers(cells)
-                        if isinstance(numbers, int):
-                            feed.close()
-                            raise self._no_number(done + numbers, j, cells[numbers].as_py())
-                        block[:, k] = numbers
+                        block[:, k] = self._numbers(batch.column(names[j]), done, [j])
                     yield block, [batch.column(names[j]) for j in texts]
                     done += batch.num_rows
         except pa.ArrowInvalid as error:
-            feed.close()
-            raise self._explained(error) from error
+            deque(self._one_by_one([], []), maxlen=0)  # raises at a line that is uneven
+            reason = f"the text cannot be read ({shown(str(error).splitlines()[0])})"
+            raise TableError(f"{reason}; check its quotes and --delimiter") from error
         finally:
-            feed.close()
+            self._feed.close()
 
     def _one_by_one(self, features: list[int], texts: list[int]) -> Iterator[tuple[Any, list[Any]]]:
-        pa, expected = module("pyarrow"), len(self.header.names)
+        expected = len(self.header.names)
         for done, (line, row) in enumerate(self._rows()):
             if len(row) != expected:
-                raise _uneven(line, row, expected)
-            numbers = self._numbers(pa.array([row[j] for j in features], pa.string()))
-            if isinstance(numbers, int):
-                raise self._no_number(done, features[numbers], row[features[numbers]])
+                raise TableError(
+                    f"line {line} has {len(row)} cells where {expected} are expected; correct that "
+                    "line, or give the right --delimiter"
+                )
+            cells = pa.array([row[j] for j in features], pa.string())
+            numbers = self._numbers(cells, done, features)
             yield numbers[None], [pa.array([row[j]], pa.string()) for j in texts]
 
-    def _numbers(self, cells: Any) -> np.ndarray | int:
-        """Return the numbers of cells, NaN where they are missing, or the place of one that is none."""
-        pa, pc = module("pyarrow"), module("pyarrow.compute")
+    def _numbers(self, cells: Any, row: int, columns: list[int]) -> np.ndarray:
+        """Return numbers, NaN where one is missing: of a row, or from a row on of a single column."""
         plain = cells if self._decimal == "." else pc.replace_substring(cells, self._decimal, ".")
         try:
             numbers = plain.cast(pa.float64())
@@ -259,7 +254,12 @@ class TextSource(Source):
             good = pc.fill_null(pc.match_substring_regex(plain, sniff.NUMBER), True)
             bad = pc.index(good, False).as_py()
             if bad >= 0:
-                return bad
+                at, j = (row + bad, columns[0]) if len(columns) == 1 else (row, columns[bad])
+                raise TableError(
+                    f"{self.place(at)}, column {shown(self.header.names[j])}: "
+                    f"{shown(cells[bad].as_py())} is no number; correct the cell, declare it missing "
+                    "with --na, or leave the column out with --drop"
+                ) from None
             lower = pc.utf8_lower(plain)
             for word, digit in (("true", "1"), ("false", "0")):
                 plain = pc.if_else(pc.equal(lower, word), digit, plain)
@@ -268,33 +268,3 @@ class TextSource(Source):
         if len(self._na_numbers):  # -999 is missing also where it is written -999.0
             values = np.where(np.isin(values, self._na_numbers), np.nan, values)
         return values
-
-    def _no_number(self, row: int, column: int, cell: str) -> TableError:
-        return TableError(
-            f"{self.place(row)}, column {shown(self.header.names[column])}: {shown(cell)} is no "
-            "number; correct the cell, declare it missing with --na, or leave the column out with "
-            "--drop"
-        )
-
-    def _explained(self, error: Exception) -> TableError:
-        """Return what is wrong with a file that pyarrow refuses."""
-        expected = len(self.header.names)
-        for line, row in self._rows():
-            if len(row) != expected:
-                return _uneven(line, row, expected)
-        reason = shown(str(error).splitlines()[0])
-        return TableError(f"the text cannot be read ({reason}); check its quotes and --delimiter")
-
-
-def _uneven(line: int, row: list[str], expected: int) -> TableError:
-    return TableError(
-        f"line {line} has {len(row)} cells where {expected} are expected; correct that line, or give "
-        "the right --delimiter"
-    )
-
-
-def _lines(lines: io.TextIOWrapper) -> Iterator[str]:
-    number = 0
-    while line := lines.readline(LONGEST):
-        check_line(line, number := number + 1)
-        yield line

@@ -1,7 +1,5 @@
 """Refuse packed chunks that unpack to far more than they should, before they take memory."""
 
-from __future__ import annotations
-
 import asyncio
 import bz2
 import copy
@@ -19,8 +17,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from .limits import FREE, RATIO_HELD, raised
-from .table import TableError, module
+from .limits import RATIO_HELD, raised
+from .table import TableError, pa
 
 #: Bytes that are unpacked at a time.
 PIECE = 2**20
@@ -45,7 +43,7 @@ LZF, BLOSC, ZSTD = 32000, 32001, 32015
 DEFLATE_RATIO = 1032
 
 
-def limit_of(stored: int, declared: int, free: int = FREE) -> int:
+def limit_of(stored: int, declared: int, free: int) -> int:
     """Return how much a chunk may unpack to; refuse a chunk whose own size exceeds the limits."""
     limit = max(free, RATIO_HELD * stored)
     if declared > limit:
@@ -81,7 +79,6 @@ def _opened(name: str, config: dict[str, Any], data: Any) -> Any:
         return lzma.LZMAFile(io.BytesIO(data), format=form, filters=filters)
     if name == "bz2":  # pyarrow refuses empty streams
         return bz2.BZ2File(io.BytesIO(data))
-    pa = module("pyarrow")
     return pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), STREAMS[name])
 
 
@@ -165,27 +162,25 @@ def _guarded(codec: Any, nbytes: int, itemsize: int, free: int) -> Any:
     return twin
 
 
-def check_heaps(file: BinaryIO) -> None:
+def check_heaps(file: BinaryIO, stored: int) -> None:
     """Refuse damaged heaps of strings, on which the HDF5 library loops for ever, in C.
 
     A heap is "GCOL", the version 1, its size at byte 8, and objects from byte 16 on: an index, which is
     0 for free space, and a size.
     """
-    if file.seek(0, 2) > SEARCHED:
+    if stored > SEARCHED:
         return
     with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         start = content.find(b"GCOL\x01")
         while start >= 0:
-            end, place = len(content) + 1, start + 16
-            if place <= len(content):
-                end = start + struct.unpack_from("<Q", content, start + 8)[0]
-            while place + 16 <= end <= len(content):
+            end = start + int.from_bytes(content[start + 8 : start + 16], "little")
+            place, sound = start + 16, start + 16 <= stored
+            while sound and place + 16 <= end <= stored:
                 index, size = struct.unpack_from("<H6xQ", content, place)
                 step = 16 + -(-size // 8) * 8 if index else size
-                place, end = (
-                    (place + step, end) if 0 < step <= end - place else (end, len(content) + 1)
-                )
-            if end > len(content):
+                sound = 0 < step <= end - place
+                place += step
+            if not sound or end > stored:
                 raise TableError(
                     "the HDF5 file is damaged: a heap of strings does not end; write it again, or "
                     "copy it with h5repack"
@@ -226,9 +221,8 @@ def check_chunks(node: Any, free: int) -> None:
             check_unpacked(values[2] * values[4], chunk.size, limit)
             continue
         data = node.id.read_direct_chunk(tuple(chunk.chunk_offset))[1]
-        name = {DEFLATE: "zlib", ZSTD: "zstd", BLOSC: "blosc"}.get(
-            code, "lz4"
-        )  # szip begins as lz4
+        # The first bytes of szip say its size, as those of lz4 do.
+        name = {DEFLATE: "zlib", ZSTD: "zstd", BLOSC: "blosc", SZIP: "lz4"}[code]
         if name in SIZED and (size := size_of(name, {}, data)) is not None:
             check_unpacked(size, chunk.size, limit)
         else:

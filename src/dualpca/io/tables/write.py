@@ -1,19 +1,17 @@
 """Write tables in blocks, whole or not at all: delimited text, Parquet and npy."""
 
-from __future__ import annotations
-
 import gzip
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from ..files import check_free, written
 from .sniff import NUMBER
-from .table import Strings, TableError, listed, module, printable
+from .table import Package, Strings, TableError, is_number, joined, listed, pa, pc, printable
 
 #: Text that a spreadsheet may take for a formula; some take the wide signs of Asian scripts too.
 _FORMULA = r"^[=+\-@\t\r\n\x{ff1d}\x{ff0b}\x{ff0d}\x{ff20}]"
@@ -35,25 +33,22 @@ class Text:
         self.add({str(j): _column([name]) for j, name in enumerate(columns)})
 
     def add(self, columns: dict[str, Any]) -> None:
-        lines = _joined(*map(self._cells, columns.values()), by=self._delimiter).to_pylist()
+        lines = joined(*map(self._cells, columns.values()), by=self._delimiter).to_pylist()
         self._file.write("".join(f"{line}\n" for line in lines).encode())
 
     def _cells(self, cells: Any) -> Any:
-        pa, pc = module("pyarrow"), module("pyarrow.compute")
         # A line that is all blank would be skipped when it is read.
         empty = '""' if self._single else ""
-        if _is_number(cells.type):
+        if is_number(cells.type):
             if pa.types.is_floating(cells.type):
                 cells = pc.if_else(pc.is_nan(cells), None, cells)
             return pc.fill_null(cells.cast(pa.large_string()), empty)
         if self._safe:
-            formula = pc.and_(
-                pc.match_substring_regex(cells, _FORMULA),
-                pc.invert(pc.match_substring_regex(cells, NUMBER)),
-            )
-            cells = pc.if_else(formula, _joined("'", cells), cells)
+            formula = pc.match_substring_regex(cells, _FORMULA)
+            formula = pc.and_not(formula, pc.match_substring_regex(cells, NUMBER))
+            cells = pc.if_else(formula, joined("'", cells), cells)
         special = pc.match_substring_regex(cells, rf'[{self._delimiter}"\r\n]|^\s|\s$')
-        quoted = _joined('"', pc.replace_substring(cells, '"', '""'), '"')
+        quoted = joined('"', pc.replace_substring(cells, '"', '""'), '"')
         return pc.if_else(pc.equal(cells, ""), empty, pc.if_else(special, quoted, cells))
 
     def end(self) -> None:
@@ -64,18 +59,15 @@ class Parquet:
     """Parquet, with the types of the first block."""
 
     def __init__(self, file: Any, columns: dict[str, Any]) -> None:
-        pa, pq = module("pyarrow"), module("pyarrow.parquet")
         schema = pa.schema([(name, values.type) for name, values in columns.items()])
-        self._writer = pq.ParquetWriter(pa.PythonFile(file, mode="w"), schema)
+        target = pa.PythonFile(file, mode="w")
+        self._writer = Package("pyarrow.parquet").ParquetWriter(target, schema)
 
     def add(self, columns: dict[str, Any]) -> None:
-        pa, schema = module("pyarrow"), self._writer.schema
         try:
-            table = pa.table(columns).cast(schema)
+            table = pa.table(columns).cast(self._writer.schema)
         except pa.ArrowInvalid as error:
-            raise TableError(
-                f"blocks have columns of different types ({error}); convert them"
-            ) from error
+            raise TableError(f"blocks have different types ({error}); convert them") from error
         self._writer.write_table(table)
 
     def end(self) -> None:
@@ -93,7 +85,7 @@ class Npy:
 
     def add(self, columns: dict[str, Any]) -> None:
         for name, values in columns.items():
-            if not _is_number(values.type):
+            if not is_number(values.type):
                 raise TableError(f"npy holds numbers only, and {name!r} is text; write csv instead")
         parts = [v.to_numpy(zero_copy_only=False) for v in columns.values()]
         self._file.write(np.stack(parts, axis=1).astype(self._dtype).tobytes())
@@ -146,13 +138,11 @@ class Writer:
         name = format or (endings[-1 - self._packed] if len(endings) > self._packed else "")
         if name not in _FORMATS:
             subject = f"the extension {name!r}" if name else "a file without extension"
-            raise TableError(
-                f"{subject} is not known; write csv, tsv, parquet or npy: choose another ending"
-            )
-        self._format = _FORMATS[name]
-        if self._packed and self._format not in _DELIMITERS:
+            raise TableError(f"{subject} is not known; write csv, tsv, parquet or npy")
+        self.format = _FORMATS[name]
+        if self._packed and self.format not in _DELIMITERS:
             raise TableError(f"{name} is not written compressed by gz; leave out .gz")
-        if self._path is None and self._format == "npy":
+        if self._path is None and self.format == "npy":
             raise TableError("npy cannot go through a pipe; give a file, or write csv")
         self._columns: list[str] = []
         self._file: Any = None
@@ -160,12 +150,12 @@ class Writer:
         if self._path is not None:
             check_free(self._path, overwrite)
 
-    def __enter__(self) -> Writer:
+    def __enter__(self) -> Self:
         self._context = ExitStack()
         self._raw: Any
         if self._path is not None:
             self._raw = self._context.enter_context(written(self._path, overwrite=self._overwrite))
-        elif self._format in _DELIMITERS and sys.stdout.isatty():
+        elif self.format in _DELIMITERS and sys.stdout.isatty():
             self._raw = _Terminal()
         else:
             self._raw = sys.stdout.buffer
@@ -180,19 +170,17 @@ class Writer:
         columns = {str(name): _column(values) for name, values in block.items()}
         lengths = {len(values) for values in columns.values()}
         if len(lengths) != 1:
-            raise TableError(
-                f"a block has columns of {sorted(lengths)} rows; give some, of equal lengths"
-            )
+            rows = sorted(lengths)
+            raise TableError(f"a block has columns of {rows} rows; give some, of equal lengths")
         if self._sink is None:
             self._columns = list(columns)
-            if self._format in _DELIMITERS:
-                self._sink = Text(self._file, columns, self._safe, _DELIMITERS[self._format])
+            if self.format in _DELIMITERS:
+                self._sink = Text(self._file, columns, self._safe, _DELIMITERS[self.format])
             else:
-                self._sink = (Npy if self._format == "npy" else Parquet)(self._file, columns)
+                self._sink = (Npy if self.format == "npy" else Parquet)(self._file, columns)
         if self._columns != list(columns):
-            raise TableError(
-                f"a block has columns {listed(columns)} after {listed(self._columns)}; give the same"
-            )
+            now, before = listed(columns), listed(self._columns)
+            raise TableError(f"a block has columns {now} after {before}; give the same")
         self._sink.add(columns)
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
@@ -256,20 +244,8 @@ def _column(values: Any) -> Any:
     if array.ndim != 1:
         raise TableError(f"a column has shape {array.shape}; give a sequence")
     if array.dtype.kind in "bui" or array.dtype in (np.float32, np.float64):
-        return module("pyarrow").array(np.ascontiguousarray(array))
+        return pa.array(np.ascontiguousarray(array))
     if array.dtype.kind in "OU":
         # From the values themselves: an array of text loses zeros at its end.
         return Strings("" if value is None else str(value) for value in values).array
     raise TableError(f"a column has dtype {array.dtype}; give text or real numbers")
-
-
-def _is_number(kind: Any) -> bool:
-    types = module("pyarrow").types
-    return types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
-
-
-def _joined(*cells: Any, by: str = "") -> Any:
-    """Return texts joined row by row."""
-    pa, pc = module("pyarrow"), module("pyarrow.compute")
-    parts = (pa.scalar(c, pa.large_string()) if isinstance(c, str) else c for c in (*cells, by))
-    return pc.binary_join_element_wise(*parts)
