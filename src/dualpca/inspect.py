@@ -61,8 +61,6 @@ class FittedModel:
     preprocessor : the step before it, or a Pipeline of several steps, or None
     name : str
         The name of the class of the estimator.
-    n_features : int
-        The number of features that the estimator was fitted on.
     n_samples : int or None
         The number of training rows, or None where the model does not store it.
     input_names : list of str or None
@@ -100,7 +98,6 @@ class FittedModel:
         for step in (self.preprocessor, self.estimator):
             if step is not None:
                 check_is_fitted(step)
-        self.n_features = int(self.estimator.n_features_in_)
         self.n_samples: int | None = getattr(self.estimator, "n_samples_", None)
         names = getattr(model, "feature_names_in_", None)
         self.input_names = None if names is None else [str(name) for name in names]
@@ -129,6 +126,11 @@ class FittedModel:
     def starts_agree(self) -> bool:
         """Whether the starts of a robust fit chose nearly the same rows as the good half."""
         return bool(self.estimator.agreement_ >= DISAGREE)
+
+    @property
+    def n_features(self) -> int:
+        """The number of features that the estimator was fitted on."""
+        return int(self.estimator.n_features_in_)
 
     @property
     def n_components(self) -> int:
