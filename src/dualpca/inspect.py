@@ -61,6 +61,14 @@ class FittedModel:
     preprocessor : the step before it, or a Pipeline of several steps, or None
     name : str
         The name of the class of the estimator.
+    n_samples : int or None
+        The number of training rows, or None where the model does not store it.
+    input_names : list of str or None
+        The names of the columns that the model was fitted on, or None if they had none.
+    is_robust, is_linear, is_precomputed, is_invertible : bool
+        Whether the model measures and flags rows; whether components are directions of the features,
+        with loadings; whether columns are kernels with the training rows instead of features; and
+        whether rows can be reconstructed from scores.
 
     Examples
     --------
@@ -90,6 +98,13 @@ class FittedModel:
         for step in (self.preprocessor, self.estimator):
             if step is not None:
                 check_is_fitted(step)
+        self.n_samples: int | None = getattr(self.estimator, "n_samples_", None)
+        names = getattr(model, "feature_names_in_", None)
+        self.input_names = None if names is None else [str(name) for name in names]
+        self.is_robust = hasattr(self.estimator, "distances")
+        self.is_linear = hasattr(self.estimator, "components_")
+        self.is_precomputed = getattr(self.estimator, "kernel", None) == "precomputed"
+        self.is_invertible = hasattr(steps[-1], "inverse_transform") and not self.is_precomputed
         if feature_names is not None:
             self.feature_names = [str(name) for name in feature_names]  # in place of those of fit
             width, n = self.n_features, len(self.feature_names)
@@ -98,26 +113,6 @@ class FittedModel:
                 raise ValueError(
                     f"feature_names has length {n} for {variables}; give one name for each"
                 )
-
-    @property
-    def is_robust(self) -> bool:
-        """Whether the model measures and flags rows."""
-        return hasattr(self.estimator, "distances")
-
-    @property
-    def is_linear(self) -> bool:
-        """Whether components are directions of the features, with loadings."""
-        return hasattr(self.estimator, "components_")
-
-    @property
-    def is_precomputed(self) -> bool:
-        """Whether columns are kernels with the training rows instead of features."""
-        return getattr(self.estimator, "kernel", None) == "precomputed"
-
-    @property
-    def is_invertible(self) -> bool:
-        """Whether rows can be reconstructed from scores."""
-        return hasattr(self.estimator, "inverse_transform") and not self.is_precomputed
 
     @cached_property
     def has_no_variance(self) -> bool:
@@ -140,21 +135,7 @@ class FittedModel:
     @property
     def n_components(self) -> int:
         """The number of components."""
-        known = getattr(self.estimator, "explained_variance_", None)
-        return int((self.estimator.components_ if known is None else known).shape[0])
-
-    @property
-    def n_samples(self) -> int | None:
-        """The number of training rows, or None where the model does not store it."""
-        known = getattr(self.estimator, "n_samples_", None)
-        rows = getattr(self.estimator, "X_fit_", None)
-        return known if known is not None or rows is None else int(rows.shape[0])
-
-    @property
-    def input_names(self) -> list[str] | None:
-        """The names of the columns that the model was fitted on, or None if they had none."""
-        names = getattr(self.model, "feature_names_in_", None)
-        return None if names is None else [str(name) for name in names]
+        return len(self.estimator.get_feature_names_out())
 
     @cached_property
     def feature_names(self) -> list[str]:

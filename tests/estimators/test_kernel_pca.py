@@ -293,17 +293,15 @@ def test_blocks_of_a_function_of_two_rows(monkeypatch):
 
 
 def test_blocks_are_computed_where_memory_is_short(monkeypatch):
-    import dualpca.estimators._kernels as module
-
     shapes = []
 
     def spy(X, Y, metric, **options):
         shapes.append((X.shape[0], Y.shape[0]))
         return pairwise_kernels(X, Y, metric=metric, filter_params=True, **options)
 
-    monkeypatch.setattr(module, "KERNEL_BYTES", 0)
+    monkeypatch.setattr("dualpca.estimators._kernels.KERNEL_BYTES", 0)
     monkeypatch.setattr("dualpca.operators.block_ops.BLOCK_BYTES", 1)
-    monkeypatch.setattr(module, "pairwise", spy)
+    monkeypatch.setattr("dualpca.kernels.pairwise.pairwise", spy)
     kpca = KernelPCA(2, kernel="rbf", solver="dca", random_state=0).fit(rows(300))
     assert max(n for n, _ in shapes) <= 64
     assert kpca.n_iter_ <= kpca.n_passes_ <= kpca.n_iter_ + 12

@@ -334,7 +334,7 @@ def test_features_beyond_the_limit_are_computed_in_each_pass(monkeypatch, approx
         return operator
 
     monkeypatch.setattr("dualpca.operators.block_ops.BLOCK_BYTES", 1)
-    monkeypatch.setattr("dualpca.estimators._kernels.feature_operator", recomputed)
+    monkeypatch.setattr("dualpca.kernels.features.feature_operator", recomputed)
     model = precise(**options).fit(X)
     assert_same(model, stored, new)
     assert_allclose(model.explained_variance_ratio_, stored.explained_variance_ratio_, rtol=1e-6)

@@ -598,7 +598,7 @@ def test_features_beyond_the_limit_are_computed_in_each_pass(monkeypatch, approx
     options = {"approximation": approximation, "n_landmarks": 50, "n_random_features": 50}
     held = of_ring(X, **options)
     monkeypatch.setattr(
-        "dualpca.estimators._kernels.feature_operator",
+        "dualpca.kernels.features.feature_operator",
         lambda phi, rows: feature_operator(phi, rows, limit=0),
     )
     monkeypatch.setattr("dualpca.operators.block_ops.BLOCK_BYTES", 1)

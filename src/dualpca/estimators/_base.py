@@ -12,21 +12,25 @@ import scipy.sparse as sp
 from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array
 from scipy.sparse.linalg import LinearOperator
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, RealNotInt
 from sklearn.utils.validation import _check_n_features, validate_data
 
 from ..linalg import is_single, total
 from ..operators import Operator, Weighted, as_operator, as_rows, centered, is_streamed
 from ..operators.centering import minus_center
 from ..operators.readable import check_readable
-from ..operators.views import check_energy as check_energy
 from ..preprocessing.columns import is_finite
 from ..solvers.solve import user_stacklevel
 
+#: Numbers that parameters may be.
+COUNT = Interval(Integral, 1, None, closed="left")
+FRACTION = Interval(RealNotInt, 0, 1, closed="neither")
+NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
+
 #: The parameters that all iterative estimators share.
 ITERATION_CONSTRAINTS: dict[str, Any] = {
-    "tol": [Interval(Real, 0, None, closed="left")],
-    "max_iter": [Interval(Integral, 1, None, closed="left")],
+    "tol": [NOT_NEGATIVE],
+    "max_iter": [COUNT],
     "random_state": ["random_state"],
     "verbose": ["verbose"],
 }

@@ -1,17 +1,17 @@
-"""The context of a fit: parameters, progress, rollback after a failure; and ``fit`` and ``save``."""
+"""The context of a fit: parameters, progress, rollback after a failure; and ``save``."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import os
-from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from array_api_compat import is_numpy_array
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from .._memory import refusal
 from ..progress import Listener, Step, listening, printing
@@ -111,25 +111,25 @@ class SaveMixin:
         notes: dict[str, Any] | None = None,
         overwrite: bool = False,
     ) -> None:
-        """Write the model to a file that :func:`dualpca.load` reads; see :func:`dualpca.save`.
+        """Write the model to a file that :func:`dualpca.load` reads.
 
         Parameters
         ----------
-        path : str or path
-        notes : dict, optional
-            Anything that JSON has, kept in the header.
-        overwrite : bool
-            Whether an existing file is replaced.
+        path, notes, overwrite
+            As in :func:`dualpca.save`.
         """
         from ..io.models import save
 
         save(self, path, notes=notes, overwrite=overwrite)
 
 
-class FitContext(SaveMixin, CallbackSupportMixin):
-    """Estimators whose ``fit`` reports its progress, and that can be saved."""
+class FitContext(
+    SaveMixin, CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+):
+    """Transformers that report the progress of their fit, and that can be saved."""
 
     verbose: int
+    n_components_: int
 
     def _validate_params(self) -> None:
         n: Any = getattr(self, "n_components", None)
@@ -137,25 +137,11 @@ class FitContext(SaveMixin, CallbackSupportMixin):
             raise TypeError(f"n_components={n} is a bool; give a number, such as 1, or None")
         super()._validate_params()  # type: ignore[misc]
 
-    @abstractmethod
-    def _fit(self, X: Any, sample_weight: Any) -> Any:
-        """Set the fitted attributes, and return the validated X."""
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
 
-    @reports_progress
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
-            For ``kernel="precomputed"`` the kernel matrix of shape (n_samples, n_samples).
-        y : ignored
-        sample_weight : array of shape (n_samples,), optional
-            How often each row counts: a weight of 2 is the row twice, 0 leaves it out.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X, sample_weight)
-        return self
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

@@ -9,34 +9,17 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from ..kernels import features, pairwise
 from ..kernels.eigen import definite_by_name
-from ..kernels.features import (
-    LANDMARKS,
-    feature_operator,
-    landmark_rows,
-    nystroem,
-    random_fourier,
-)
-from ..kernels.pairwise import (
-    KERNELS,
-    bandwidth,
-    check_kernel_matrix,
-    kernel_diagonal,
-    origin_near_rows,
-    pairwise,
-    row_operator,
-    row_slices,
-)
 from ..linalg import Array, to_numpy
 from ..operators import Kernel, Operator, Selected, as_operator, is_streamed
 from ..operators.centering import shifted
 from ..operators.views import check_energy
-from ._base import checked_weights, seed, validated
-from ._fit_context import FitContext
+from ._base import COUNT, ITERATION_CONSTRAINTS, NOT_NEGATIVE, checked_weights, seed, validated
+from ._scores import WeightedMixin
 
 #: Up to this many bytes K is held in memory; beyond it, its blocks are computed in each pass.
 KERNEL_BYTES = 2 * 2**30
@@ -44,18 +27,21 @@ KERNEL_BYTES = 2 * 2**30
 #: Kernels between new and training rows are computed in blocks of about this many bytes.
 CHUNK_BYTES = 2**25
 
+#: The attributes that a model of features has of the features, and not of rows and components.
+OF_FEATURES = {"components_", "mean_", "noise_variance_", "singular_values_", "n_features_in_"}
+
 KERNEL_CONSTRAINTS: dict[str, Any] = {
-    "kernel": [StrOptions(set(KERNELS)), callable],
-    "gamma": [Interval(Real, 0, None, closed="left"), StrOptions({"median", "scale"}), None],
-    "degree": [Interval(Real, 0, None, closed="left")],
+    **ITERATION_CONSTRAINTS,
+    "kernel": [StrOptions(set(pairwise.KERNELS)), callable],
+    "gamma": [NOT_NEGATIVE, StrOptions({"median", "scale"}), None],
+    "degree": [NOT_NEGATIVE],
     "coef0": [Interval(Real, None, None, closed="neither")],
     "kernel_params": [dict, None],
     "approximation": [StrOptions({"nystroem", "rff", "orf"}), None],
-    "n_landmarks": [Interval(Integral, 1, None, closed="left")],
-    "landmarks": [StrOptions(set(LANDMARKS)), "array-like"],
-    "n_random_features": [Interval(Integral, 1, None, closed="left")],
+    "n_landmarks": [COUNT],
+    "landmarks": [StrOptions(set(features.LANDMARKS)), "array-like"],
+    "n_random_features": [COUNT],
     "n_jobs": [Integral, None],
-    "verbose": ["verbose"],
 }
 
 
@@ -75,12 +61,11 @@ class KernelParameters:
     n_jobs: int | None = None
 
 
-class KernelMixin(KernelParameters, FitContext, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+class KernelMixin(KernelParameters, WeightedMixin):
     """What the kernel parameters of KernelPCA and RobustKernelPCA mean."""
 
     center: Any
     random_state: Any
-    n_components_: int
     features_: Any
     pca_: Any
     X_fit_: Any
@@ -105,7 +90,7 @@ class KernelMixin(KernelParameters, FitContext, ClassNamePrefixFeaturesOutMixin,
         options = {"only_numpy": True, "sparse": not precomputed, "streamed": not exact}
         X = validated(self, X, reset=reset, rows=rows, **options)
         if precomputed and reset:
-            check_kernel_matrix(X)
+            pairwise.check_kernel_matrix(X)
         return X
 
     def _prepared(
@@ -118,7 +103,7 @@ class KernelMixin(KernelParameters, FitContext, ClassNamePrefixFeaturesOutMixin,
         """
         weights = present = None
         if sample_weight is not None:
-            operator = row_operator(X)
+            operator = pairwise.row_operator(X)
             weights = checked_weights(sample_weight, operator)
             present = to_numpy(weights > 0)
             X, present = (X, None) if present.all() else (Selected(operator, present), present)
@@ -126,13 +111,13 @@ class KernelMixin(KernelParameters, FitContext, ClassNamePrefixFeaturesOutMixin,
         kernel = self.kernel if isinstance(self.kernel, str) else "a function"
         # The RBF kernel depends on differences only, and so does the linear one after centring.
         shiftable = kernel == "rbf" or (kernel == "linear" and bool(self.center))
-        self._kernel_shift = origin_near_rows(X) if shiftable else None
+        self._kernel_shift = pairwise.origin_near_rows(X) if shiftable else None
         if kernel in ("linear", "poly", "polynomial", "sigmoid"):
             with np.errstate(over="ignore"):
                 rows = self._shifted(X)
                 energy = rows.energy()
             check_energy(energy, rows)
-        self.gamma_ = bandwidth(self.gamma, X, rng)
+        self.gamma_ = pairwise.bandwidth(self.gamma, X, rng)
         return X, weights, present, rng
 
     @property
@@ -160,21 +145,6 @@ class KernelMixin(KernelParameters, FitContext, ClassNamePrefixFeaturesOutMixin,
         check_is_fitted(self, "X_fit_")
         return self._kernel_shift, self._weights.astype(float), self._offset
 
-    def transform(self, X: Any) -> Array:
-        """Return the scores of new rows: Theorem 3.8, from kernels with the training rows alone.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
-            For a precomputed kernel the kernels of new rows with the training rows, of shape
-            (n_samples, n_training). Files and dask arrays need an approximation.
-
-        Returns
-        -------
-        scores : array of shape (n_samples, n_components)
-        """
-        return self._scores(self._checked(X, "transform"))
-
     def _checked(self, X: Any, method: str) -> Any:
         check_is_fitted(self, "explained_variance_")
         return self._kernel_rows(X, reset=False)
@@ -182,34 +152,36 @@ class KernelMixin(KernelParameters, FitContext, ClassNamePrefixFeaturesOutMixin,
     def _scores(self, X: Any) -> Array:
         if self.approximation is not None:
             return self.pca_._scores(self._features(X))
-        return np.concatenate(
-            [self._scores_of(self._kernels_with_training(rows)) for rows in self._chunks(X)]
-        )
+        return np.concatenate([self._scores_of(K) for _, K in self._kernel_blocks(X)])
 
     def _scores_of(self, K: np.ndarray) -> np.ndarray:
         """Return the scores of rows from their kernels with the training rows."""
         scores = K @ self._weights
         return scores - self._offset.astype(scores.dtype)
 
-    def _chunks(self, X: Any) -> Iterator[Any]:
-        """Yield X in parts whose kernels with the training rows take about CHUNK_BYTES."""
+    def _kernel_blocks(self, X: Any) -> Iterator[tuple[Any, np.ndarray]]:
+        """Yield X in parts, each with its kernels with the training rows, of about CHUNK_BYTES."""
         step = max(1, CHUNK_BYTES // (8 * max(self.X_fit_.shape[0], 1)))
-        return (X[rows] for rows in row_slices(X.shape[0], step))
-
-    def _kernels_with_training(self, X: Any) -> np.ndarray:
-        """Return the kernels of rows with the training rows."""
-        return X if self.kernel == "precomputed" else self._kernel(X, self.X_fit_)
+        for part in (X[rows] for rows in pairwise.row_slices(X.shape[0], step)):
+            known = self.kernel == "precomputed"
+            yield part, part if known else self._kernel_function()(part, self.X_fit_)
 
     def _keep(self, X: Any) -> None:
         """Keep the training rows: a copy of an array, so that the model does not change with it."""
         self.X_fit_ = X if self.kernel == "precomputed" or is_streamed(X) else X.copy()
 
     def _features(self, X: Any) -> Any:
-        return feature_operator(self.features_, X)
+        return features.feature_operator(self.features_, X)
+
+    def _take(self, model: Any) -> None:
+        """Take over what a model of the features says of rows and components."""
+        for name, value in vars(model).items():
+            if name.endswith("_") and name not in OF_FEATURES:
+                setattr(self, name, value)
 
     def _shifted(self, X: Any) -> Operator:
         origin = self._kernel_shift
-        return as_operator(X) if origin is None else shifted(row_operator(X), origin)
+        return as_operator(X) if origin is None else shifted(pairwise.row_operator(X), origin)
 
     def _kernel_function(self, *, shift: bool = True) -> Callable[..., np.ndarray]:
         """Return ``k(X, Y)``, which holds parameters and not the estimator with its training rows."""
@@ -219,10 +191,7 @@ class KernelMixin(KernelParameters, FitContext, ClassNamePrefixFeaturesOutMixin,
             params = {"gamma": self.gamma_, "degree": self.degree, "coef0": self.coef0}
         if shift and self._kernel_shift is not None:
             params["origin"] = self._kernel_shift
-        return partial(pairwise, metric=self.kernel, n_jobs=self.n_jobs, **params)
-
-    def _kernel(self, X: Any, Y: Any) -> np.ndarray:
-        return self._kernel_function()(X, Y)
+        return partial(pairwise.pairwise, metric=self.kernel, n_jobs=self.n_jobs, **params)
 
     def _kernel_operator(self, X: Any) -> Kernel:
         """Return K, held in memory where it is small enough."""
@@ -231,38 +200,34 @@ class KernelMixin(KernelParameters, FitContext, ClassNamePrefixFeaturesOutMixin,
         if self.kernel == "linear":
             return Kernel.linear(self._shifted(X))
         if X.shape[0] ** 2 * X.dtype.itemsize <= KERNEL_BYTES:
-            return Kernel.from_matrix(self._kernel(X, X))
+            return Kernel.from_matrix(self._kernel_function()(X, X))
         return Kernel.from_function(self._kernel_function(), X)
 
     def _diagonal(self, X: Any) -> Any:
         """Return ``k(x, x)`` for each row."""
         if isinstance(self.kernel, str) and self.kernel in ("rbf", "laplacian"):
-            return row_operator(X).map_rows(lambda rows, A: np.ones(A.shape[0], dtype=A.dtype))
-        return kernel_diagonal(self._kernel_function(), X)
+            rows = pairwise.row_operator(X)
+            return rows.map_rows(lambda _, A: np.ones(A.shape[0], dtype=A.dtype))
+        return pairwise.kernel_diagonal(self._kernel_function(), X)
 
     def _feature_map(self, X: Any, rng: np.random.Generator) -> Any:
         """Return phi with ``phi(x)^T phi(y)`` near ``k(x, y)``."""
         if self.approximation == "nystroem":
             count, kernel = self.n_landmarks, self._kernel_function()
-            Z = landmark_rows(row_operator(X), self.landmarks, count, rng, kernel)
+            Z = features.landmark_rows(pairwise.row_operator(X), self.landmarks, count, rng, kernel)
             unshifted = self._kernel_function(shift=False)
-            return nystroem(Z, unshifted, slice(None), self._kernel_shift)
+            return features.nystroem(Z, unshifted, slice(None), self._kernel_shift)
         if self.kernel != "rbf":
             raise ValueError(
                 f"approximation={self.approximation!r} is for kernel='rbf', not {self.kernel!r}; use "
                 "approximation='nystroem', which takes any kernel"
             )
         size, orthogonal = self.n_random_features, self.approximation == "orf"
-        phi = random_fourier(X.shape[1], size, self.gamma_, rng, orthogonal=orthogonal)
+        phi = features.random_fourier(X.shape[1], size, self.gamma_, rng, orthogonal=orthogonal)
         return replace(phi, origin=self._kernel_shift)
 
-    @property
-    def _n_features_out(self) -> int:
-        return self.n_components_
-
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self.kernel != "precomputed"
         tags.input_tags.pairwise = self.kernel == "precomputed"
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags

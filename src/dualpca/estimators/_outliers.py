@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.base import OutlierMixin
-from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 
 from ..linalg import Array, eps, host_sample, namespace
@@ -19,19 +19,14 @@ from ..robust.distances import RowDistances
 from ..robust.fit import RobustFit, RobustOptions
 from ..robust.scale import chi2_quantile
 from ..solvers.subspace import warn_above
-from ._base import ITERATION_CONSTRAINTS
+from ._base import COUNT, FRACTION, ITERATION_CONSTRAINTS
 
 #: The quantile of the cut-offs on the outlier map, as in ROBPCA.
 MAP = 0.975
 
 #: The parameters that robust estimators share.
 ROBUST_CONSTRAINTS: dict[str, Any] = {
-    "n_components": [
-        Interval(Integral, 1, None, closed="left"),
-        Interval(RealNotInt, 0, 1, closed="neither"),
-        StrOptions({"auto"}),
-        None,
-    ],
+    "n_components": [COUNT, FRACTION, StrOptions({"auto"}), None],
     "loss": [StrOptions(set(LOSSES)), Loss],
     "normalize": ["boolean"],
     "refit": ["boolean"],

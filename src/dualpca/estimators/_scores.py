@@ -1,12 +1,12 @@
-"""What linear estimators share: scores from a mean and axes, and the Gaussian model of both."""
+"""What estimators share: fit and transform, scores from a mean and axes, and their Gaussian model."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Self
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..linalg import Array, namespace, to_numpy
@@ -16,17 +16,33 @@ from ._base import check_same_kind, check_scores, shifted, validated
 from ._fit_context import FitContext, reports_progress
 
 
-class ScoresMixin(FitContext, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
-    """Transform by ``components_``, ``mean_`` and ``explained_variance_``."""
+class WeightedMixin(FitContext):
+    """Estimators that ``_fit`` weighted rows, and whose ``_scores`` are those of ``_checked`` rows."""
 
-    center: Any
-    whiten = False
-    components_: Array
-    explained_variance_: Array
-    mean_: Array
-    n_components_: int
-    n_features_in_: int
-    n_samples_: int
+    #: sets the fitted attributes from X and the weights, and returns the validated X
+    _fit: Callable[[Any, Any], Any]
+    #: returns new rows validated, by the name of the method that they are for
+    _checked: Callable[..., Any]
+    _scores: Callable[[Any], Array]
+
+    @reports_progress
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
+            For ``kernel="precomputed"`` the kernel matrix of shape (n_samples, n_samples).
+        y : ignored
+        sample_weight : array of shape (n_samples,), optional
+            How often each row counts: a weight of 2 is the row twice, 0 leaves it out.
+
+        Returns
+        -------
+        self
+        """
+        self._fit(X, sample_weight)
+        return self
 
     @reports_progress
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
@@ -41,7 +57,10 @@ class ScoresMixin(FitContext, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         -------
         scores : array of shape (n_samples, n_components)
         """
-        return self._scores(self._fit(X, sample_weight))
+        return self._training_scores(self._fit(X, sample_weight), sample_weight)
+
+    def _training_scores(self, X: Any, sample_weight: Any) -> Array:
+        return self._scores(X)
 
     def transform(self, X: Any) -> Array:
         """Return the scores of new rows.
@@ -49,6 +68,8 @@ class ScoresMixin(FitContext, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         Parameters
         ----------
         X : array, sparse matrix, data frame, file or dask array of shape (n_samples, n_features)
+            For a precomputed kernel the kernels of new rows with the training rows, of shape
+            (n_samples, n_training). Kernels of files and dask arrays need an approximation.
 
         Returns
         -------
@@ -56,15 +77,61 @@ class ScoresMixin(FitContext, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         """
         return self._scores(self._checked(X, "transform"))
 
-    def _checked(self, X: Any, method: str, *, sparse: bool = True) -> Any:
-        """Return new rows validated, of the kind of the rows that the model was fitted on."""
+
+class AxesMixin(FitContext):
+    """Estimators whose ``components_`` are axes of the rows: there is a way back from scores."""
+
+    components_: Array
+
+    def _check_kind(self, X: Any, method: str) -> None:
+        """Refuse X before a fit, and X of another kind than the rows of the fit."""
         check_is_fitted(self, "components_")
         check_same_kind(X, self.components_, f"{type(self).__name__}.{method}")
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Return rows from scores: the nearest points of the principal subspace, in the data's units.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_components)
+
+        Returns
+        -------
+        rows : array of shape (n_samples, n_features)
+        """
+        self._check_kind(X, "inverse_transform")
+        return self._rows(check_scores(X, self.n_components_))
+
+    def _rows(self, scores: Any) -> Array:
+        return scores @ self.components_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.array_api_support = True
+        return tags
+
+
+class ScoresMixin(WeightedMixin, AxesMixin):
+    """Transform by ``components_``, ``mean_`` and ``explained_variance_``."""
+
+    center: Any
+    whiten = False
+    explained_variance_: Array
+    mean_: Array
+    n_features_in_: int
+    n_samples_: int
+
+    def _checked(self, X: Any, method: str, *, sparse: bool = True) -> Any:
+        self._check_kind(X, method)
         return validated(self, X, reset=False, sparse=sparse)
 
     def _scores(self, X: Any) -> Array:
         operator = shifted(X, self._origin) if self._is_centered else as_operator(X)
-        return operator @ (self.components_ / self._scale()).T
+        return operator @ self._score_weights(self.components_, self._scale())
+
+    @staticmethod
+    def _score_weights(components: Array, scale: Array) -> Array:
+        return (components / scale).T
 
     def score_map(self) -> tuple[np.ndarray | None, np.ndarray, np.ndarray | None]:
         """Return the constants of ``transform``: ``scores = (X - origin) weights``.
@@ -78,12 +145,12 @@ class ScoresMixin(FitContext, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         """
         check_is_fitted(self, "components_")
         origin = to_numpy(self._origin).astype(float) if self._is_centered else None
-        scaled = to_numpy(self.components_).astype(float) / to_numpy(self._scale())
-        return origin, scaled.T, None
+        components = to_numpy(self.components_).astype(float)
+        return origin, self._score_weights(components, to_numpy(self._scale())), None
 
     @property
     def _is_centered(self) -> bool:
-        return bool(self.center)
+        return bool(np.ndim(self.center) or self.center)
 
     @property
     def _origin(self) -> Array:
@@ -105,31 +172,12 @@ class ScoresMixin(FitContext, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         floor = max(float(xp.finfo(deviation.dtype).eps) * size, rounding) * top
         return xp.where(deviation > floor, deviation, one * (top if top > 0 else 1.0))[:, None]
 
-    def inverse_transform(self, X: Any) -> Array:
-        """Return rows from scores: the nearest points of the principal subspace, in the data's units.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_components)
-
-        Returns
-        -------
-        rows : array of shape (n_samples, n_features)
-        """
-        check_is_fitted(self, "components_")
-        check_same_kind(X, self.components_, f"{type(self).__name__}.inverse_transform")
-        scores = check_scores(X, self.n_components_)
+    def _rows(self, scores: Any) -> Array:
         return scores @ (self.components_ * self._scale()) + self.mean_
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.components_.shape[0]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.array_api_support = True
         return tags
 
 
@@ -141,22 +189,14 @@ class CovarianceMixin(ScoresMixin):
     def get_covariance(self) -> Array:
         """Return the covariance ``V^T Diag(variance - noise) V + noise I`` of probabilistic PCA.
 
-        It does not depend on ``whiten``, which scales scores only; scikit-learn's does.
-
-        Returns
-        -------
-        covariance : array of shape (n_features, n_features)
+        It has the shape (n_features, n_features), and does not depend on ``whiten``, which scales
+        scores only; scikit-learn's does.
         """
         check_is_fitted(self, "components_")
         return covariance(*self._gaussian())
 
     def get_precision(self) -> Array:
-        """Return the inverse of :meth:`get_covariance`, by the inversion lemma where it has noise.
-
-        Returns
-        -------
-        precision : array of shape (n_features, n_features)
-        """
+        """Return the inverse of :meth:`get_covariance`, by the inversion lemma where it has noise."""
         check_is_fitted(self, "components_")
         return precision(*self._gaussian())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from numbers import Integral, Real
+from numbers import Integral
 from types import MethodType
 from typing import Any
 
@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import pairwise_distances_argmin
-from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from .._memory import ensure
@@ -25,20 +25,12 @@ from ..linalg import Array
 from ..operators import Centered, Operator, Weighted
 from ..progress import convergence
 from ..solvers.subspace import ITERATIVE
-from ._base import check_scores, seed
+from ._base import COUNT, FRACTION, NOT_NEGATIVE, check_scores, seed
 from ._kernels import KERNEL_CONSTRAINTS, KernelMixin
 from .pca import PCA
 
-__all__ = ["KernelPCA"]
-
 #: The parameters that PCA of features has too.
 FROM_PCA = ("center", "formulation", "tol", "max_iter")
-
-#: The attributes that an approximate fit takes from PCA of the features.
-TAKEN = (
-    "n_components_ explained_variance_ explained_variance_ratio_ residual_ variance_shortfall_ "
-    "solver_ n_iter_ n_passes_ convergence_"
-)
 
 #: The way back from scores is learned from at most this many rows.
 RIDGE_ROWS = 5000
@@ -131,17 +123,14 @@ class KernelPCA(KernelMixin, BaseEstimator):
 
     _parameter_constraints = {  # noqa: RUF012
         **KERNEL_CONSTRAINTS,
-        "n_components": [
-            Interval(Integral, 1, None, closed="left"),
-            Interval(RealNotInt, 0, 1, closed="neither"),
-            None,
-        ],
-        **{name: PCA._parameter_constraints[name] for name in (*FROM_PCA, "random_state")},
+        "n_components": [COUNT, FRACTION, None],
+        "center": ["boolean"],
+        "formulation": [str, callable, None],
         "solver": [StrOptions({"auto", "lapack", "krylov", *ITERATIVE}), callable],
         "remove_zero_eig": ["boolean"],
         "fit_inverse_transform": ["boolean"],
         "inverse": [StrOptions({"ridge", "fixed_point"})],
-        "alpha": [Interval(Real, 0, None, closed="left")],
+        "alpha": [NOT_NEGATIVE],
     }
 
     n_components: int | float | None = None
@@ -248,29 +237,15 @@ class KernelPCA(KernelMixin, BaseEstimator):
         if n is None or self.remove_zero_eig:
             last = max(1, int(nonzero(pca.singular_values_**2).sum()))
             pca.n_components_, pca.components_ = last, pca.components_[:last]
-            pca.singular_values_ = pca.singular_values_[:last]
-            pca.explained_variance_ = pca.explained_variance_[:last]
-            pca.explained_variance_ratio_ = pca.explained_variance_ratio_[:last]
+            for name in ("singular_values_", "explained_variance_", "explained_variance_ratio_"):
+                setattr(pca, name, getattr(pca, name)[:last])
         self.pca_, self.eigenvalues_ = pca, pca.singular_values_**2
-        for name in TAKEN.split():
-            setattr(self, name, getattr(pca, name))
+        self._take(pca)
 
-    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
-        """Fit the model and return the scores of X.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in :meth:`fit`.
-
-        Returns
-        -------
-        scores : array of shape (n_samples, n_components)
-        """
-        self.fit(X, sample_weight=sample_weight)
+    def _training_scores(self, X: Any, sample_weight: Any) -> Array:
         if self.approximation is None and sample_weight is None:
             return self.eigenvectors_ * np.sqrt(self.eigenvalues_)
-        return self.transform(X)
+        return self._scores(X)
 
     def _fit_inverse(self, rows: Any, rng: np.random.Generator) -> None:
         N = rows.shape[0]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
+from sklearn.utils._param_validation import RealNotInt, StrOptions
 
 from ..linalg import Array, namespace
 from ..linear.decomposition import Decomposition
@@ -22,19 +22,9 @@ from ..operators.views import check_energy
 from ..progress import convergence
 from ..solvers.spectral import SPECTRAL
 from ..solvers.subspace import ITERATIVE, growing_subspace, leading_subspace
-from ._base import (
-    ITERATION_CONSTRAINTS,
-    centered_rows,
-    check_components,
-    check_same_kind,
-    in_memory,
-    seed,
-    validated,
-)
+from . import _base as base
 from ._fit_context import reports_progress
 from ._scores import CovarianceMixin
-
-__all__ = ["PCA"]
 
 
 @dataclass(eq=False, repr=False)
@@ -104,17 +94,12 @@ class PCA(CovarianceMixin, BaseEstimator):
     """
 
     _parameter_constraints = {  # noqa: RUF012
-        "n_components": [
-            Interval(Integral, 1, None, closed="left"),
-            Interval(RealNotInt, 0, 1, closed="neither"),
-            StrOptions({"mle"}),
-            None,
-        ],
+        "n_components": [base.COUNT, base.FRACTION, StrOptions({"mle"}), None],
         "whiten": ["boolean"],
         "center": ["boolean"],
         "solver": [StrOptions({"auto", *SPECTRAL, *ITERATIVE}), callable],
         "formulation": [str, callable, None],
-        **ITERATION_CONSTRAINTS,
+        **base.ITERATION_CONSTRAINTS,
     }
 
     n_components: int | float | str | None = None
@@ -203,14 +188,14 @@ class PCA(CovarianceMixin, BaseEstimator):
         """
         self._validate_params()
         fitted = hasattr(self, "components_")
-        X = validated(self, X, reset=not fitted, rows=1 if fitted else 2)
+        X = base.validated(self, X, reset=not fitted, rows=1 if fitted else 2)
         if fitted:
-            check_same_kind(X, self.components_, "PCA.partial_fit")
+            base.check_same_kind(X, self.components_, "PCA.partial_fit")
         operator = as_operator(X)
         sums = (self._state or sums_of(self)) if fitted else Sums(lost=0.0)
         s = self._to_compute(sums.rows + operator.shape[0], operator.shape[1])
         options = {name: getattr(self, name) for name in ("center", "n_components", "tol")}
-        self._set(merge_batch(sums, operator, s, seed=seed(self.random_state), **options))
+        self._set(merge_batch(sums, operator, s, seed=base.seed(self.random_state), **options))
         return self
 
     def score_samples(self, X: Any) -> Array:
@@ -239,19 +224,19 @@ class PCA(CovarianceMixin, BaseEstimator):
         if self.solver == "lapack" and isinstance(X, np.memmap):
             X = np.array(X)  # a full SVD holds the data in memory in any case
         # The energy, which every fit computes, is finite only if all entries are.
-        finite = sample_weight is not None or not in_memory(X)
-        X = validated(self, X, reset=True, rows=2, finite=finite)
+        finite = sample_weight is not None or not base.in_memory(X)
+        X = base.validated(self, X, reset=True, rows=2, finite=finite)
         operator, dense = as_operator(X), not (sp.issparse(X) or isinstance(X, Operator))
         with operator.blas_limited() if dense else nullcontext():
             s = self._to_compute(*operator.shape)
-            Xc, mean, mass = centered_rows(operator, sample_weight, self.center)
+            Xc, mean, mass = base.centered_rows(operator, sample_weight, self.center)
             energy = Xc.energy()
             if not (finite or math.isfinite(energy)):
-                validated(self, X, reset=True, rows=2)
+                base.validated(self, X, reset=True, rows=2)
             check_energy(energy, Xc)
             names = ("solver", "formulation", "tol", "max_iter")
             options: dict[str, Any] = {name: getattr(self, name) for name in names}
-            options |= {"dense": dense, "energy": energy, "seed": seed(self.random_state)}
+            options |= {"dense": dense, "energy": energy, "seed": base.seed(self.random_state)}
             if isinstance(self.n_components, RealNotInt):
                 result = growing_subspace(Xc, float(self.n_components) * energy, **options)
             else:
@@ -267,7 +252,7 @@ class PCA(CovarianceMixin, BaseEstimator):
             )
         if not isinstance(self.n_components, Integral):
             return int(min(N, d))
-        check_components(int(self.n_components), N, d)
+        base.check_components(int(self.n_components), N, d)
         return int(self.n_components)
 
     def _set(self, data: Decomposition) -> None:

@@ -15,18 +15,9 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from ..operators import Operator, as_operator, is_streamed
 from ..operators.block_ops import as_float
 from ..operators.readable import check_readable
-from ..preprocessing.columns import (
-    Scaling,
-    apply,
-    check_cells,
-    column_name,
-    medians,
-    summarize,
-)
+from ..preprocessing import columns
 from ._base import _check_shape, validated
 from ._fit_context import SaveMixin, restored_on_error
-
-__all__ = ["Preprocessor"]
 
 #: Medians of data that is not in memory are those of a sample of this many rows, or numbers.
 SAMPLE_ROWS, SAMPLE_NUMBERS = 100_000, 2**25
@@ -144,17 +135,19 @@ class Preprocessor(_Transform, SaveMixin, OneToOneFeatureMixin, TransformerMixin
     def _fit(self, X: Any) -> None:
         operator = as_operator(X)
         names = getattr(self, "feature_names_in_", None)
-        summary = summarize(operator)
-        check_cells(summary, names, self.missing)
+        summary = columns.summarize(operator)
+        columns.check_cells(summary, names, self.missing)
         eps = float(np.finfo("float32" if "float32" in str(operator.dtype) else "float64").eps)
         median = scale = None
         if self.missing == "impute" or self.scaling == "robust":
-            median, scale = medians(_sample(operator) if isinstance(X, Operator) else X, eps)
+            median, scale = columns.medians(
+                _sample(operator) if isinstance(X, Operator) else X, eps
+            )
             empty = np.flatnonzero(np.isnan(median))
             if len(empty):
+                listed = ", ".join(columns.column_name(j, names) for j in empty[:5])
                 raise ValueError(
-                    f"{len(empty)} columns of X have no value but NaN: "
-                    f"{', '.join(column_name(j, names) for j in empty[:5])}; drop them before fitting"
+                    f"{len(empty)} columns of X have no value but NaN: {listed}; drop them before fitting"
                 )
         center = median
         if self.scaling == "standard":
@@ -165,9 +158,10 @@ class Preprocessor(_Transform, SaveMixin, OneToOneFeatureMixin, TransformerMixin
                 with np.errstate(over="ignore"):
                     sound &= np.isfinite(scale) & np.isfinite(summary.high - summary.low)
             if not sound.all():
+                name = columns.column_name(int(np.argmin(sound)), names)
                 raise ValueError(
-                    f"the numbers of {column_name(int(np.argmin(sound)), names)} are too large for "
-                    "float64 to hold their differences; divide X by its largest magnitude"
+                    f"the numbers of {name} are too large for float64 to hold their differences; "
+                    "divide X by its largest magnitude"
                 )
         self.fill_ = median if self.missing == "impute" else None
         self.center_ = None if self.scaling == "none" or operator.sparse else center
@@ -178,7 +172,8 @@ class Preprocessor(_Transform, SaveMixin, OneToOneFeatureMixin, TransformerMixin
         check_is_fitted(self, "n_filled_")
         X = self._checked(X, reset=False)
         names = getattr(self, "feature_names_in_", None)
-        return apply(Scaling(self.fill_, self.center_, self.scale_, names, self.missing), X)
+        scaling = columns.Scaling(self.fill_, self.center_, self.scale_, names, self.missing)
+        return columns.apply(scaling, X)
 
     def inverse_transform(self, X: Any) -> Any:
         """Return rows in the units of the data; cells that were filled stay so.
@@ -202,7 +197,7 @@ class Preprocessor(_Transform, SaveMixin, OneToOneFeatureMixin, TransformerMixin
                 "each feature"
             )
         X = as_operator(X) if is_streamed(X) else X
-        return apply(Scaling(None, self.center_, self.scale_, inverse=True), X)
+        return columns.apply(columns.Scaling(None, self.center_, self.scale_, inverse=True), X)
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         """Return X as floats of its own kind, NaN included; its operator if it is not in memory."""

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.validation import check_is_fitted
 
 from .._memory import ensure
 from ..linalg import Array, fix_signs, max_abs, namespace
@@ -22,16 +21,13 @@ from ..progress import convergence, stopped
 from ..pursuit.admm import Shrinkage, pursue
 from ..pursuit.l1_fit import l1_scores
 from ..solvers.solve import user_stacklevel
-from ._base import ITERATION_CONSTRAINTS, check_same_kind, check_scores, seed, validated
-from ._fit_context import FitContext, reports_progress
-
-__all__ = ["PrincipalComponentPursuit"]
+from ._base import ITERATION_CONSTRAINTS, seed, validated
+from ._fit_context import reports_progress
+from ._scores import AxesMixin
 
 
 @dataclass(eq=False, repr=False)
-class PrincipalComponentPursuit(
-    FitContext, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
-):
+class PrincipalComponentPursuit(AxesMixin, BaseEstimator):
     """Split X into a low-rank and a sparse matrix: PCA that single bad entries do not move.
 
     It solves ``min ||L||_* + lam ||S||_1 subject to L + S = X`` (Candes, Li, Ma and Wright, "Robust
@@ -159,24 +155,8 @@ class PrincipalComponentPursuit(
         -------
         scores : array of shape (n_samples, n_components)
         """
-        check_is_fitted(self, "components_")
-        check_same_kind(X, self.components_, f"{type(self).__name__}.transform")
+        self._check_kind(X, "transform")
         return l1_scores(self._dense(X, reset=False), self.components_.T)
-
-    def inverse_transform(self, X: Any) -> Array:
-        """Return rows from scores: ``X @ components_``.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_components)
-
-        Returns
-        -------
-        rows : array of shape (n_samples, n_features)
-        """
-        check_is_fitted(self, "components_")
-        check_same_kind(X, self.components_, f"{type(self).__name__}.inverse_transform")
-        return check_scores(X, self.n_components_) @ self.components_
 
     def _dense(self, X: Any, *, reset: bool) -> Array:
         if isinstance(X, (Operator, LinearOperator)):
@@ -196,13 +176,3 @@ class PrincipalComponentPursuit(
                 f"{X.dtype}; divide X by its largest magnitude"
             )
         return X
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.components_.shape[0]
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.array_api_support = True
-        return tags

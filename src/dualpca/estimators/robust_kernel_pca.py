@@ -19,15 +19,6 @@ from ._kernels import KERNEL_CONSTRAINTS, KernelMixin
 from ._outliers import MAP, ROBUST_CONSTRAINTS, OutlierScoresMixin, score_distances
 from .robust_pca import RobustPCA
 
-__all__ = ["RobustKernelPCA"]
-
-#: The attributes that an approximate fit takes over from RobustPCA of the features.
-TAKEN = (
-    "explained_variance_ explained_variance_ratio_ weights_ score_cutoff_ orthogonal_cutoff_ "
-    "score_distances_ orthogonal_distances_ limits_ flags_by_ offset_ outliers_ refitted_ "
-    "start_ agreement_ loss_ n_components_ n_samples_ n_iter_ residual_ convergence_"
-)
-
 
 @dataclass(eq=False, repr=False)
 class RobustKernelPCA(KernelMixin, OutlierScoresMixin, BaseEstimator):
@@ -118,8 +109,7 @@ class RobustKernelPCA(KernelMixin, OutlierScoresMixin, BaseEstimator):
                 with phase("refit"):
                     self.pca_ = model.fit(operator, sample_weight=mass)
                 rows = self._row_distances(X, operator, weights, present)
-        for name in TAKEN.split():
-            setattr(self, name, getattr(model, name))
+        self._take(model)
         if rows is not None:
             self.orthogonal_cutoff_ = rows.cutoff(MAP)
             self._flag(rows, model.score_distances_, rows.orthogonal, rows.counted)
@@ -146,8 +136,9 @@ class RobustKernelPCA(KernelMixin, OutlierScoresMixin, BaseEstimator):
         K = self._kernel_operator(X)
 
         def between(rows: np.ndarray) -> np.ndarray:
-            precomputed = self.kernel == "precomputed"
-            return X[np.ix_(rows, rows)] if precomputed else self._kernel(X[rows], X[rows])
+            if self.kernel == "precomputed":
+                return X[np.ix_(rows, rows)]
+            return self._kernel_function()(X[rows], X[rows])
 
         def check_spectrum(values: np.ndarray, s: int) -> None:
             ends = Ends(*(float(values[i]) for i in (s - 1, -1, 0)))
@@ -195,9 +186,8 @@ class RobustKernelPCA(KernelMixin, OutlierScoresMixin, BaseEstimator):
             return score, orthogonal
         self._check_new_rows()
         parts = []
-        for rows in self._chunks(X):
-            K, size2 = self._kernels_with_training(rows), self._diagonal(rows)
-            T, inner = self._scores_of(K), K @ self.center_coef_
+        for rows, K in self._kernel_blocks(X):
+            size2, T, inner = self._diagonal(rows), self._scores_of(K), K @ self.center_coef_
             squares = np.stack([size2 - 2 * inner + self._center_norm2, size2])
             norms, sizes = np.sqrt(np.clip(squares, 0.0, None)).astype(T.dtype)
             orthogonal = orthogonal_distance(norms, T, sizes)

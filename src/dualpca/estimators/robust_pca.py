@@ -21,8 +21,6 @@ from ._base import checked_weights, seed, shifted, validated
 from ._outliers import ROBUST_CONSTRAINTS, OutlierScoresMixin, score_distances
 from ._scores import CovarianceMixin
 
-__all__ = ["RobustPCA"]
-
 
 @dataclass(eq=False, repr=False)
 class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
@@ -136,10 +134,6 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
     _: KW_ONLY
     random_state: Any = None
     verbose: int = 0
-
-    @property
-    def _is_centered(self) -> bool:
-        return self.center is not None
 
     @property
     def _origin(self) -> Array:

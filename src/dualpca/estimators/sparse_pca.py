@@ -5,14 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 
-from ..linalg import Array, fix_signs, namespace, to_numpy
+from ..linalg import Array, fix_signs, namespace
 from ..operators import Operator, as_operator
 from ..operators.views import check_energy
 from ..progress import convergence
@@ -22,19 +22,9 @@ from ..solvers.subspace import warn_above
 from ..sparse.active import ActiveColumns
 from ..sparse.components import SparseOptions
 from ..sparse.deflation import adjusted_variances, cumulative_variances
-from ._base import (
-    ITERATION_CONSTRAINTS,
-    centered_rows,
-    check_components,
-    nonzeros,
-    seed,
-    shifted,
-    validated,
-)
+from . import _base as base
 from ._fit_context import reports_progress
 from ._scores import ScoresMixin
-
-__all__ = ["SparsePCA"]
 
 
 @dataclass(eq=False, repr=False)
@@ -126,20 +116,16 @@ class SparsePCA(ScoresMixin, BaseEstimator):
     """
 
     _parameter_constraints = {  # noqa: RUF012
-        "n_components": [Interval(Integral, 1, None, closed="left"), None],
-        "n_nonzero": [
-            Interval(Integral, 1, None, closed="left"),
-            Interval(RealNotInt, 0, 1, closed="right"),
-            "array-like",
-        ],
+        "n_components": [base.COUNT, None],
+        "n_nonzero": [base.COUNT, Interval(RealNotInt, 0, 1, closed="right"), "array-like"],
         "method": [StrOptions({"deflation", "block", "reconstruction"})],
         "deflation": [StrOptions({"projection", "orthogonal", "schur"})],
         "penalty": [StrOptions({"cardinality", "l0", "l1"})],
         "alpha": [Interval(Real, 0, 1, closed="left")],
         "positive": ["boolean"],
         "center": ["boolean"],
-        "n_starts": [Interval(Integral, 1, None, closed="left"), None],
-        **ITERATION_CONSTRAINTS,
+        "n_starts": [base.COUNT, None],
+        **base.ITERATION_CONSTRAINTS,
     }
 
     n_components: int | None = None
@@ -198,24 +184,22 @@ class SparsePCA(ScoresMixin, BaseEstimator):
                 f"penalty={self.penalty!r}; use penalty='cardinality', or method='block'"
             )
         first = models[0]
-        X = validated(first, X, reset=True, rows=2)
+        X = base.validated(first, X, reset=True, rows=2)
         operator = as_operator(X)
         N, d = operator.shape
         s = min(N, d) if self.n_components is None else int(self.n_components)
-        check_components(s, N, d)
-        sizes = [nonzeros(model.n_nonzero, s, d) if bounded else (d,) * s for model in models]
-        Xc, mean, mass = centered_rows(operator, sample_weight, self.center)
+        base.check_components(s, N, d)
+        sizes = [base.nonzeros(model.n_nonzero, s, d) if bounded else (d,) * s for model in models]
+        Xc, mean, mass = base.centered_rows(operator, sample_weight, self.center)
         with Xc.blas_limited():
             columns, W = ActiveColumns(Xc), None
             energy = float(columns.C.variances.sum())
             check_energy(energy, Xc)
             names = ("method", "deflation", "penalty", "alpha", "positive", "n_starts", "tol")
             options = {name: getattr(self, name) for name in (*names, "max_iter")}
-            options["seed"] = seed(self.random_state)
+            options["seed"] = base.seed(self.random_state)
             for model, k in zip(models, sizes, strict=True):
-                model.n_features_in_ = first.n_features_in_
-                if hasattr(first, "feature_names_in_"):
-                    model.feature_names_in_ = first.feature_names_in_
+                model.__dict__.update({n: v for n, v in vars(first).items() if n.endswith("_in_")})
                 result, CW = columns.solve(SparseOptions(k, **options), W)
                 W = result.W
                 model.n_components_, model.n_samples_, model.n_passes_ = s, N, Xc.passes
@@ -247,15 +231,6 @@ class SparsePCA(ScoresMixin, BaseEstimator):
             )
         warn_above(self.residual_, self.tol, self.method, self.max_iter)
 
-    def _scores(self, X: Any) -> Array:
-        xp = namespace(self.components_)
-        operator = shifted(X, self.mean_) if self.center else as_operator(X)
-        return operator @ xp.linalg.pinv(self.components_)
-
-    def score_map(self) -> tuple[np.ndarray | None, np.ndarray, np.ndarray | None]:
-        """Return what PCA's does; the weights are the pseudo-inverse of the loadings."""
-        origin, _, offset = super().score_map()
-        return origin, np.linalg.pinv(to_numpy(self.components_).astype(float)), offset
-
-    def _scale(self) -> Any:
-        return 1.0
+    @staticmethod
+    def _score_weights(components: Array, scale: Array) -> Array:
+        return namespace(components).linalg.pinv(components)  # loadings are not orthogonal

@@ -97,20 +97,20 @@ def report(
     seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
     rng = np.random.default_rng(seed)
     rows = collect(fitted, data, row_names, labels, shape, max_points, rng)
-    candidates = [
-        summary(fitted, data, rows, notes),
-        scree(fitted, data),
-        scores(fitted, rows),
-        outliers(fitted, rows),
-        loadings(fitted, shape),
-        reconstructions(fitted, rows, shape),
-        convergence(fitted),
-    ]
-    sections = [section for section in candidates if section is not None]
+    sections = {
+        "summary": summary(fitted, data, rows, notes),
+        "scree": scree(fitted, data),
+        "scores": scores(fitted, rows),
+        "outliers": outliers(fitted, rows),
+        "loadings": loadings(fitted, shape),
+        **({} if shape is None else {"reconstructions": reconstructions(fitted, rows)}),
+        "convergence": convergence(fitted),
+    }
     numbers: dict[str, Any] = {"rows": rows and row_numbers(rows, fitted.feature_names)}
-    numbers["figures"] = {name: f for section in sections for name, f in section.figures.items()}
-    for section in sections:
+    numbers["figures"] = {k: v for section in sections.values() for k, v in section.figures.items()}
+    for section in sections.values():
         numbers |= section.data
+    titles = {name: name.capitalize() for name in sections} | {"outliers": "Outlier map"}
     if title is None:
         title = fitted.name + (f" of {notes['source']}" if notes and notes.get("source") else "")
     library, library_hash = script(get_plotlyjs())
@@ -119,11 +119,11 @@ def report(
         title=escape(title),
         hashes=f"{library_hash} {code_hash}",
         style=_file("report.css"),
-        links="".join(f'<li><a href="#{s.name}">{s.title}</a></li>' for s in sections),
+        links="".join(f'<li><a href="#{name}">{titles[name]}</a></li>' for name in sections),
         sections="".join(
-            f'<section id="{s.name}" aria-labelledby="{s.name}-title">'
-            f'<h2 id="{s.name}-title">{s.title}</h2>{s.body}</section>'
-            for s in sections
+            f'<section id="{name}" aria-labelledby="{name}-title">'
+            f'<h2 id="{name}-title">{titles[name]}</h2>{section.body}</section>'
+            for name, section in sections.items()
         ),
         data=embed(numbers),
         plotly=library,

@@ -28,16 +28,18 @@ AXIS = {"color": "--ink", "automargin": True, **LINES}
 
 def figure(traces: list[Any], x: dict[str, Any], y: dict[str, Any], **more: Any) -> dict[str, Any]:
     """Return a figure with these traces and axes, a text for their title among the options."""
-    axes = {
-        name: {**AXIS, **axis, "title": {"text": axis.get("title", "")}}
-        for name, axis in (("xaxis", x), ("yaxis", y))
-    }
+    axes = [{**AXIS, **axis, "title": {"text": axis.get("title", "")}} for axis in (x, y)]
     layout = {
         **{"autosize": True, "hovermode": "closest", "font": FONT, "legend": LEGEND},
         **{"paper_bgcolor": "--paper", "plot_bgcolor": "--paper", "hoverlabel": HOVER},
         "margin": {"l": 50, "r": 12, "t": 12, "b": 45},
     }
-    return {"data": traces, "layout": {**layout, **axes, **more}}
+    return {"data": traces, "layout": {**layout, "xaxis": axes[0], "yaxis": axes[1], **more}}
+
+
+def _trace(kind: str, hover: str, extra: str = "", **options: Any) -> dict[str, Any]:
+    """Return a trace with the text that is shown at its points, and an extra beside it."""
+    return {"type": kind, "hovertemplate": f"{hover}<extra>{extra}</extra>", **options}
 
 
 def scree(series: list[tuple[str, np.ndarray, np.ndarray]]) -> dict[str, Any]:
@@ -45,32 +47,26 @@ def scree(series: list[tuple[str, np.ndarray, np.ndarray]]) -> dict[str, Any]:
     traces: list[dict[str, Any]] = []
     for second, (name, shares, cumulative) in enumerate(series):
         at, name = list(range(1, len(shares) + 1)), short(name)
-        colour, tag = "--bad" if second else "--good", f"<extra>{name}</extra>"
+        colour = "--bad" if second else "--good"
         bars = {"color": colour, "pattern": {"shape": "/" if second else ""}}
         line = {"color": colour, "dash": "dash" if second else "solid"}
-        traces += [
-            {
-                **{"type": "bar", "name": name, "x": at, "y": rounded(shares), "marker": bars},
-                "hovertemplate": "component %{x}: %{y:.1%}" + tag,
-            },
-            {
-                **{"type": "scatter", "mode": "lines+markers", "name": name, "showlegend": False},
-                **{"x": at, "y": rounded(cumulative), "line": line},
-                "marker": {"symbol": "diamond" if second else "circle"},
-                "hovertemplate": "first %{x}: %{y:.1%}" + tag,
-            },
-        ]
+        alone = _trace("bar", "component %{x}: %{y:.1%}", name, y=rounded(shares), marker=bars)
+        together = _trace("scatter", "first %{x}: %{y:.1%}", name, y=rounded(cumulative), line=line)
+        together |= {"mode": "lines+markers", "showlegend": False}
+        together["marker"] = {"symbol": "diamond" if second else "circle"}
+        traces += [{**trace, "name": name, "x": at} for trace in (alone, together)]
     ticks = {"dtick": 1} if len(series[0][1]) <= 15 else {}
     shares_axis = {"title": "share of variance", "tickformat": ".0%", "range": [0, 1.05]}
     return figure(traces, {"title": "component", **ticks}, shares_axis, barmode="group")
 
 
-def _points(name: str, members: np.ndarray, marker: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {
-        **{"type": "scatter", "mode": "markers", "name": f"{name} ({len(members)})"},
-        **{"customdata": members.tolist(), "marker": marker},
-        **{"hovertemplate": "%{text}<extra></extra>", **more},
+def _points(name: str, members: np.ndarray, marker: dict[str, Any]) -> dict[str, Any]:
+    looks: dict[str, Any] = {
+        "mode": "markers",
+        "name": f"{name} ({len(members)})",
+        "marker": marker,
     }
+    return _trace("scatter", "%{text}", customdata=members.tolist(), **looks)
 
 
 def _by_flag(rows: Rows) -> list[dict[str, Any]]:
@@ -139,14 +135,10 @@ def outlier_map(rows: Rows, limits: dict[str, Any], cutoffs: dict[str, Any], log
 def loadings(k: int, names: list[str], values: np.ndarray) -> dict[str, Any]:
     """Return bars of the largest loadings of component k, with a sentence about them."""
     at, texts = list(range(len(names))), [short(name, 28) for name in names]
-    bars = {
-        **{"type": "bar", "orientation": "h", "x": rounded(values), "y": at, "text": texts},
-        **{"textposition": "none", "hovertemplate": "%{text}: %{x:.4f}<extra></extra>"},
-        "marker": {
-            "color": ["--bad" if v < 0 else "--good" for v in values],
-            "pattern": {"shape": ["/" if v < 0 else "" for v in values]},
-        },
-    }
+    bars = _trace("bar", "%{text}: %{x:.4f}", x=rounded(values), y=at, text=texts)
+    bars |= {"orientation": "h", "textposition": "none"}
+    shapes = {"shape": ["/" if v < 0 else "" for v in values]}
+    bars["marker"] = {"color": ["--bad" if v < 0 else "--good" for v in values], "pattern": shapes}
     listed = {"autorange": "reversed", "tickvals": at, "ticktext": texts, "showgrid": False}
     largest = ", ".join(f"{n} {number(float(v))}" for n, v in list(zip(names, values))[:3])  # noqa: B905
     meta = f"The largest loadings on component {k + 1}: {largest}." if k else ""
@@ -157,10 +149,12 @@ def loadings(k: int, names: list[str], values: np.ndarray) -> dict[str, Any]:
 def convergence(passes: np.ndarray, residual: np.ndarray, tol: float) -> dict[str, Any]:
     """Return the residual by passes over the data, and a dashed line at ``tol``."""
     steps = [f"{int(n)} pass{'' if n == 1 else 'es'}" for n in passes]
-    line = {
-        **{"type": "scatter", "mode": "lines+markers", "name": "residual", "text": steps},
-        **{"x": rounded(passes), "y": rounded(residual), "line": {"color": "--good"}},
-        "hovertemplate": "%{text}: residual %{y:.3g}<extra></extra>",
+    line = _trace("scatter", "%{text}: residual %{y:.3g}", x=rounded(passes), y=rounded(residual))
+    line |= {
+        "name": "residual",
+        "text": steps,
+        "mode": "lines+markers",
+        "line": {"color": "--good"},
     }
     goal = {
         **{"type": "scatter", "mode": "lines", "name": "tol", "hoverinfo": "skip"},

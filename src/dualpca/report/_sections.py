@@ -28,10 +28,8 @@ CLICK = (
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, the HTML below it, the variants of its figure, and numbers that the page needs."""
+    """The HTML below a heading, the variants of its figure, and numbers that the page needs."""
 
-    name: str
-    title: str
     body: str
     figures: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)
@@ -70,7 +68,7 @@ def scree(fitted: FittedModel, data: Data | None) -> Section:
     hint = "Bars are the shares of single components, lines those of the first ones together."
     behind = html.table("Shares of the variance", ["Component", *head], rows)
     body = html.figure("scree-plot", words, hint=hint if k > 1 else "", data=behind)
-    return Section("scree", "Scree", body, {"scree-plot": [figures.scree(series)]})
+    return Section(body, {"scree-plot": [figures.scree(series)]})
 
 
 def _plain_shares(fitted: FittedModel, X: Any) -> np.ndarray | None:
@@ -87,7 +85,7 @@ def _plain_shares(fitted: FittedModel, X: Any) -> np.ndarray | None:
 def scores(fitted: FittedModel, rows: Rows | None) -> Section:
     """Return the rows by two components."""
     if rows is None or rows.scores is None:
-        return Section("scores", "Scores", "<p>Scores are of rows, and no rows were given.</p>")
+        return Section("<p>Scores are of rows, and no rows were given.</p>")
     names, k = _component_names(fitted), fitted.n_components
     one = "component 1" if k == 1 else "components 1 and 2"
     share = f"hold{'s' if k == 1 else ''} {html.percent(fitted.shares[:2].sum())} of the variance"
@@ -110,7 +108,7 @@ def scores(fitted: FittedModel, rows: Rows | None) -> Section:
     hint = CLICK + (f" The menus offer the first {MENU} components." if k > MENU else "")
     body = html.figure("scores-plot", words, controls=controls, hint=hint, data=behind)
     drawing = {"scores-plot": [figures.scores(rows)]}
-    return Section("scores", "Scores", body, drawing, {"scores": html.rounded(rows.scores.T)})
+    return Section(body, drawing, {"scores": html.rounded(rows.scores.T)})
 
 
 def _component_names(fitted: FittedModel) -> list[str]:
@@ -152,8 +150,7 @@ def flagged_words(rows: Rows) -> str:
 def outliers(fitted: FittedModel, rows: Rows | None) -> Section:
     """Return the outlier map, and the table of flagged rows that opens them by the keyboard."""
     if rows is None or rows.flagged is None or rows.distances is None or rows.farthest is None:
-        text = f"<p>{fitted.name} measures no outlyingness of rows; RobustPCA does.</p>"
-        return Section("outliers", "Outlier map", text)
+        return Section(f"<p>{fitted.name} measures no outlyingness of rows; RobustPCA does.</p>")
     limits, cutoffs = fitted.limits, fitted.cutoffs
     words = f"{drawn(rows)} by score distance and orthogonal distance. {flagged_words(rows)}"
     if len(rows.farthest):
@@ -197,7 +194,7 @@ def outliers(fitted: FittedModel, rows: Rows | None) -> Section:
     else:
         body += "<p>No row is flagged.</p>"
     linear_and_log = [figures.outlier_map(rows, limits, cutoffs, log) for log in (False, True)]
-    return Section("outliers", "Outlier map", body, {"map-plot": linear_and_log})
+    return Section(body, {"map-plot": linear_and_log})
 
 
 def is_far(distances: np.ndarray, limits: dict[str, Any], cutoffs: dict[str, Any]) -> bool:
@@ -212,7 +209,7 @@ def loadings(fitted: FittedModel, shape: tuple[int, ...] | None) -> Section:
     """Return the variables that make up each component."""
     if not fitted.is_linear:
         text = f"<p>{fitted.name} works in the feature space of its kernel: no loadings there.</p>"
-        return Section("loadings", "Loadings", text)
+        return Section(text)
     L, width = fitted.loadings[:MENU], fitted.n_features
     tops = [fitted.leading(k, BARS) for k in range(len(L))]
     words = "Component 1 has no loadings: no variance was left for it."
@@ -246,21 +243,16 @@ def loadings(fitted: FittedModel, shape: tuple[int, ...] | None) -> Section:
         "values": html.rounded(L[:, largest]),
         "short": [[html.short(name, 14) for name, _ in top] for top in tops],
     }
-    return Section("loadings", "Loadings", body, {"loadings-plot": bars}, {"loadings": arrows})
+    return Section(body, {"loadings-plot": bars}, {"loadings": arrows})
 
 
-def reconstructions(
-    fitted: FittedModel, rows: Rows | None, shape: tuple[int, ...] | None
-) -> Section | None:
-    """Return rows as pictures beside their reconstructions; None if rows are no pictures."""
-    if shape is None:
-        return None
+def reconstructions(fitted: FittedModel, rows: Rows | None) -> Section:
+    """Return rows as pictures beside their reconstructions."""
     if rows is None or not rows.pictures:
-        text = "<p>Reconstructions are of rows, and no rows were given.</p>"
-        return Section("reconstructions", "Reconstructions", text)
+        return Section("<p>Reconstructions are of rows, and no rows were given.</p>")
     if not fitted.is_invertible:
         text = f"<p>{fitted.name} has no way back from scores to rows, so nothing is reconstructed.</p>"
-        return Section("reconstructions", "Reconstructions", text)
+        return Section(text)
     flagged = [] if rows.farthest is None else [int(i) for i in rows.farthest if i in rows.pictures]
     others = [i for i in rows.pictures if i not in set(flagged)]
     chosen = flagged[: max(SHOWN // 2, SHOWN - len(others))]
@@ -276,15 +268,14 @@ def reconstructions(
         f"{counted(fitted.n_components, 'component')} and the difference: orange where the row is "
         "larger, blue where it is smaller. Scales are each row's own."
     )
-    return Section("reconstructions", "Reconstructions", html.gallery("triples", items, words))
+    return Section(html.gallery("triples", items, words))
 
 
 def convergence(fitted: FittedModel) -> Section:
     """Return the residual by passes over the data."""
     record = getattr(fitted.estimator, "convergence_", None)
     if record is None:
-        text = f"<p>This {fitted.name} keeps no record of its iterations.</p>"
-        return Section("convergence", "Convergence", text)
+        return Section(f"<p>This {fitted.name} keeps no record of its iterations.</p>")
     passes, residual = np.asarray(record, dtype=float).T
     tol, n = float(fitted.estimator.tol), int(passes[-1])
     words = f"The residual is {html.number(residual[-1])} after {n:,} pass{'' if n == 1 else 'es'}"
@@ -298,5 +289,4 @@ def convergence(fitted: FittedModel) -> Section:
         [[html.number(int(passes[i])), html.number(residual[i])] for i in listed],
     )
     body = html.figure("convergence-plot", f"{words}; tol is {html.number(tol)}.", data=behind)
-    drawing = {"convergence-plot": [figures.convergence(passes, residual, tol)]}
-    return Section("convergence", "Convergence", body, drawing)
+    return Section(body, {"convergence-plot": [figures.convergence(passes, residual, tol)]})

@@ -53,8 +53,7 @@ def summary(fitted: FittedModel, data: Data | None, rows: Rows | None, notes: An
             facts.append((TITLES.get(name, str(name)), in_words(value)))
     items = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts)
     certificate = "".join(f"<li>{escape(line)}</li>" for line in _certificate(fitted))
-    body = f"<dl>{items}</dl><h3>Certificate</h3><ul>{certificate}</ul>"
-    return Section("summary", "Summary", body)
+    return Section(f"<dl>{items}</dl><h3>Certificate</h3><ul>{certificate}</ul>")
 
 
 def _certificate(fitted: FittedModel) -> list[str]:
