@@ -53,8 +53,6 @@ class Lp(Norm):
         if self.p == 2:
             return W / value
         xp = namespace(W)
-        if self.p == 1:
-            return xp.sign(W)
         if self.p == math.inf:
             top = xp.astype(xp.abs(W) == value, W.dtype)
             return xp.sign(W) * top / float(xp.sum(top))

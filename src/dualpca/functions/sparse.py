@@ -97,14 +97,11 @@ class TopK(_ColumnNorm):
         k = self._counts(W)
         W = entries.positive_part(W, self.positive)
         size = xp.abs(W)
-        if is_numpy_array(size):  # a partition is cheaper than sorting, and ties are rare
+        if is_numpy_array(size):  # a partition is cheaper than sorting
             counts = np.broadcast_to(k, size.shape[1:]).ravel()
             columns = size.reshape(len(size), -1).T
             cuts = [np.partition(column, -n)[-n] for column, n in zip(columns, counts, strict=True)]
             cut = np.reshape(np.array(cuts, dtype=size.dtype), size.shape[1:])
-            kept = size >= cut
-            if (kept.sum(axis=0) == k).all():
-                return np.where(kept, W, np.zeros_like(W))
         else:
             cut = _pick(xp.sort(size, axis=0, descending=True), k - 1)
         above, tied = size > cut, size == cut

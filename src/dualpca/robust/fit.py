@@ -26,14 +26,7 @@ from ..solvers.solve import as_solver
 from ..solvers.subspace import principal_axes, solve_quietly
 from .distances import RobustComponents, RowDistances, robust_components, row_distances
 from .scale import bulk, centered_at, coordinates, thin_factor, typical_size
-from .starts import (
-    NEAR,
-    Start,
-    best_start,
-    number_of_components,
-    take_kernel_sample,
-    take_sample,
-)
+from .starts import NEAR, Start, best_start, number_of_components, take_kernel_sample, take_sample
 
 #: The subspace is fitted and the centre moved at most ROUNDS times. IRLS gives way to DCA after CYCLE
 #: iterations.
@@ -131,11 +124,9 @@ def fit_robust(
 
 def _solver(solver: Any, s: int, X: Operator) -> Any:
     """Return the solver of that name; "dual" stays. Refuse IRLS where memory has no room for it."""
-    if isinstance(solver, str) and solver == "dual":
-        return solver
-    if isinstance(solver, str) and solver == "auto":
+    if solver == "auto":
         solver = "irls" if X.shape[1] <= 2 * s and not X.implicit else "anderson"
-    solver = as_solver(solver)
+    solver = solver if solver == "dual" else as_solver(solver)
     if isinstance(solver, IRLS):
         n = X.shape[1] if X.is_distributed else min(X.shape)
         what = f"a Gram matrix of {n:,} x {n:,} and its eigenvectors"
@@ -269,14 +260,12 @@ def refit(
     else:
         view = centered_at(chosen, center, spread)
     view = view if b is None else Weighted(view, namespace(b).sqrt(b))
-    eps, seed = machine_eps(X), int(rng.integers(2**31))
-    if X.implicit and view.energy() <= 100 * eps * float(mass @ X.row_norms() ** 2):
+    seed, tol = int(rng.integers(2**31)), max(min(options.tol, 1e-4), ROUNDING * machine_eps(X))
+    if X.implicit and view.energy() <= 100 * machine_eps(X) * float(mass @ X.row_norms() ** 2):
         return None
-    tol = max(min(options.tol, 1e-4), ROUNDING * eps)
-    data = view.T if X.implicit else view
     with phase("refit"), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        ritz = principal_axes(data, s, tol=tol, seed=seed)
+        ritz = principal_axes(view.T if X.implicit else view, s, tol=tol, seed=seed)
     V = ritz.V
     if X.implicit:  # rows of a lower rank have fewer axes
         positive = ritz.theta > 1e-12 * ritz.theta[0]
