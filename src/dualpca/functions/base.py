@@ -29,7 +29,7 @@ class Function(ABC):
     #: whether f(UWV) = f(W) for all orthogonal U, V: what Proposition 3.5 asks of G
     unitarily_invariant: bool = False
     #: whether f(WV) = f(W) for all orthogonal V, so that columns matter by their span only
-    rotation_invariant = derived("unitarily_invariant")
+    rotation_invariant = derived(lambda f: f.unitarily_invariant)
     #: whether ``X^T df(XW)`` takes one pass over the rows of X
     one_pass: bool = False
     #: whether f is 0 on its domain, and so at every point that :meth:`prox` returns
@@ -120,7 +120,7 @@ class Ball(Function):
     indicator, degree = True, math.inf
     unitarily_invariant = derived("norm.unitarily_invariant")
     has_prox = derived("norm.has_projection")
-    conjugate = derived("norm.dual")
+    conjugate = derived(lambda f: f.norm.dual)
 
     def __call__(self, W: Array) -> float:
         slack = 1e-9 if "64" in str(W.dtype) else 1e-4

@@ -34,6 +34,9 @@ class RowFunction(Function):
     def row_weights(self, size2: Array, rows: slice) -> Array:
         """Return ``f_i'(t)/t`` of each row, from the squared row norms."""
 
+    def _mass(self, rows: slice) -> Array:
+        return 1.0 if self.mass is None else self.mass[rows]
+
     def __call__(self, Y: Array) -> float:
         xp = namespace(Y)
         return float(xp.sum(self.row_values(xp.sum(Y * Y, axis=1), slice(None))))
@@ -81,8 +84,8 @@ class RowLoss(RowFunction):
         with np.errstate(over="ignore"):
             gap = alpha * alpha - size2
             v = xp.where(gap > floor, gap, floor) / self.loss.c**2
-        value = where_positive(f, xp.clip(v, None, float(xp.finfo(v.dtype).max) / 4))
-        return value if self.mass is None else self.mass[rows] * value
+        v = xp.clip(v, None, float(xp.finfo(v.dtype).max) / 4)
+        return self._mass(rows) * where_positive(f, v)
 
     def row_values(self, size2: Array, rows: slice) -> Array:
         alpha = self.alpha[rows]
@@ -105,10 +108,6 @@ class RowLossConjugate(RowFunction):
     has_prox = derived(lambda f: isinstance(f.loss, L1))
     conjugate = derived(lambda f: f._conjugate or RowLoss(f.alpha, f.loss, f.mass, f))
 
-    def _mass(self, rows: slice) -> Array:
-        one = namespace(self.alpha).ones_like(self.alpha[rows])
-        return one if self.mass is None else self.mass[rows]
-
     def row_values(self, size2: Array, rows: slice) -> Array:
         alpha, mass = self.alpha[rows], self._mass(rows)
         return mass * self.loss.conjugate_value(namespace(alpha).sqrt(size2) / mass, alpha)
@@ -122,11 +121,11 @@ class RowLossConjugate(RowFunction):
             return super().prox(H, gamma)
         xp = namespace(H)
         v = xp.sqrt(xp.sum(H * H, axis=1))
-        slope, k2 = gamma * self.alpha, (self.loss.c * self._mass(slice(None))) ** 2
+        slope, k = gamma * self.alpha, self.loss.c * self._mass(slice(None))
         # t + gamma alpha t / sqrt(k^2 + t^2) = v is concave: Newton climbs to the root from below.
         t = newton(
-            v / (1 + slope / xp.sqrt(k2)),
-            lambda t: t + slope * t / xp.sqrt(k2 + t * t) - v,
-            lambda t: 1 + slope * k2 / (k2 + t * t) ** 1.5,
+            v / (1 + slope / k),
+            lambda t: t + slope * t / xp.sqrt(k**2 + t * t) - v,
+            lambda t: 1 + slope * k**2 / (k**2 + t * t) ** 1.5,
         )
         return H * (t / xp.where(v > 0, v, xp.ones_like(v)))[:, None]

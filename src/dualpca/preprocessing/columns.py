@@ -55,16 +55,10 @@ class ColumnSummary:
             mean = self.mean + share * difference
             within = np.hypot(np.sqrt(1 - share) * self.deviation, np.sqrt(share) * other.deviation)
             deviation = np.hypot(within, np.sqrt(share * (1 - share)) * difference)
-        return ColumnSummary(
-            self.rows + other.rows,
-            self.incomplete + other.incomplete,
-            self.missing + other.missing,
-            self.infinite + other.infinite,
-            mean,
-            deviation,
-            np.minimum(self.low, other.low),
-            np.maximum(self.high, other.high),
-        )
+        names = ("rows", "incomplete", "missing", "infinite")
+        counts = {name: getattr(self, name) + getattr(other, name) for name in names}
+        low, high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
+        return ColumnSummary(**counts, mean=mean, deviation=deviation, low=low, high=high)
 
     def deviations(self, eps: float) -> np.ndarray:
         """Return standard deviations, 1 for columns without spread beyond rounding."""

@@ -317,20 +317,16 @@ def _pivots(C: DeflatedGram, s: int) -> Array:
 
 
 def _iterate(
-    C: DeflatedGram,
-    advance: Callable[..., Array],
-    W: Array,
-    options: SparseOptions,
-    before: int = 0,
+    C: DeflatedGram, step: Callable[..., Array], W: Array, options: SparseOptions, before: int = 0
 ) -> tuple[Array, float, int]:
-    """Repeat ``W = advance(W, C W)`` until the columns turn by at most ``tol``.
+    """Repeat ``W = step(W, C W)`` until the columns turn by at most ``tol``.
 
     Return W, the last turn and the number of steps, with those ``before``. The common scale of W
     means nothing, and would overflow or vanish with that of the data.
     """
     residual, steps = np.inf, 0
     while residual > options.tol and steps < options.max_iter:
-        new, steps = advance(W, C @ W), steps + 1
+        new, steps = step(W, C @ W), steps + 1
         residual = float(np.linalg.norm(unit(new) - unit(W))) / W.shape[1] ** 0.5
         W = new / (float(np.abs(new).max()) or 1.0)
         if report_step(options.method, residual, options.tol):

@@ -115,11 +115,12 @@ def cumulative_variances(W: np.ndarray, CW: np.ndarray) -> np.ndarray:
 
     Shen and Huang (2008).
     """
-    G, M, sizes = W.T @ W, W.T @ CW, range(1, W.shape[1] + 1)
-    inverses = (np.linalg.pinv(G[:j, :j], RANK, hermitian=True) for j in sizes)
-    return np.array(
-        [np.vdot(inverse, M[:j, :j]) for j, inverse in zip(sizes, inverses, strict=True)]
-    )
+    G, M = W.T @ W, W.T @ CW
+
+    def captured(j: int) -> float:
+        return float(np.vdot(np.linalg.pinv(G[:j, :j], RANK, hermitian=True), M[:j, :j]))
+
+    return np.array([captured(j + 1) for j in range(len(G))])
 
 
 def lengths(W: np.ndarray) -> np.ndarray:
