@@ -7,6 +7,7 @@ of the paper's form (:class:`dualpca.functions.RowLoss`); the paper's own is :cl
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -81,16 +82,13 @@ class Loss(ABC):
 
     def conjugate_value(self, h: Array, alpha: Array) -> Array:
         """``max_t h t + c^2 psi((alpha^2 - t^2) / c^2)`` over ``0 <= t <= alpha``."""
-        xp, t = namespace(h), self.maximizer(h, alpha)
-        gap = xp.clip((alpha - t) * (alpha + t), 0.0, None) / self.c**2
-        inside = xp.where(gap > 0, gap, xp.ones_like(gap))
-        return h * t + self.c**2 * xp.where(gap > 0, self.psi(inside), gap)
+        t = self.maximizer(h, alpha)
+        gap = namespace(h).clip((alpha - t) * (alpha + t), 0.0, None) / self.c**2
+        return h * t + self.c**2 * where_positive(self.psi, gap)
 
     def conjugate_weight(self, h: Array, alpha: Array) -> Array:
         """Return :meth:`maximizer` over h, or 0 where h is 0."""
-        xp = namespace(h)
-        positive = xp.where(h > 0, h, xp.ones_like(h))
-        return xp.where(h > 0, self.maximizer(h, alpha) / positive, xp.zeros_like(h))
+        return where_positive(lambda h: self.maximizer(h, alpha) / h, h)
 
     def at(self, scale: float) -> Loss:
         """Return the same loss with another scale."""
@@ -117,7 +115,6 @@ class PowerLoss(Loss):
         return (self.p / 2) * v ** (self.p / 2 - 1)
 
 
-@dataclass(frozen=True)
 class L1(Loss):
     """``r``: ``psi(v) = sqrt(v)``, least absolute deviations (Proposition 4.1)."""
 
@@ -140,7 +137,6 @@ class L1(Loss):
         return alpha / namespace(h).sqrt(self.c**2 + h * h)
 
 
-@dataclass(frozen=True)
 class Huber(Loss):
     """``r^2`` up to c, then ``2 c r - c^2``: ``psi(v) = v`` up to 1, then ``2 sqrt(v) - 1``."""
 
@@ -159,7 +155,6 @@ class Huber(Loss):
         return xp.where(4 * alpha * alpha >= 4 * c * c + h * h, linear, inside)
 
 
-@dataclass(frozen=True)
 class Log(Loss):
     """``2 log r``: ``psi(v) = log v``, as Tyler's M-estimator; unbounded below at residual 0.
 
@@ -180,7 +175,6 @@ class Log(Loss):
         return _logarithmic(h, alpha * alpha, self.c**2)
 
 
-@dataclass(frozen=True)
 class Cauchy(Loss):
     """``log(1 + r^2/c^2)``: ``psi(v) = log(1 + v)``."""
 
@@ -195,7 +189,6 @@ class Cauchy(Loss):
         return namespace(h).where(t < alpha, t, alpha)
 
 
-@dataclass(frozen=True)
 class GemanMcClure(Loss):
     """``r^2/(c^2 + r^2)``: ``psi(v) = v/(1 + v)``; the weight falls as r^-4."""
 
@@ -206,7 +199,6 @@ class GemanMcClure(Loss):
         return (1 / (1 + v)) ** 2
 
 
-@dataclass(frozen=True)
 class Welsch(Loss):
     """``1 - exp(-r^2/c^2)``: ``psi(v) = 1 - exp(-v)``."""
 
@@ -217,7 +209,6 @@ class Welsch(Loss):
         return namespace(v).exp(-v)
 
 
-@dataclass(frozen=True)
 class Tukey(Loss):
     """``(1 - (1 - r^2/c^2)^3)/3`` up to c, then 1/3: Tukey's biweight, which drops rows beyond c."""
 
@@ -228,6 +219,12 @@ class Tukey(Loss):
 
     def slope(self, v: Array) -> Array:
         return namespace(v).clip(1 - v, 0.0, None) ** 2
+
+
+def where_positive(f: Callable[[Array], Array], v: Array) -> Array:
+    """Return ``f(v)`` where v > 0, else 0, where f need not be defined."""
+    xp = namespace(v)
+    return xp.where(v > 0, f(xp.where(v > 0, v, xp.ones_like(v))), xp.zeros_like(v))
 
 
 def _logarithmic(h: Array, reach: Array, c2: float) -> Array:

@@ -307,6 +307,14 @@ def test_missing_cells_of_sparse_data():
         Preprocessor("standard").fit(np.eye(6)).transform(sp.csr_array(np.eye(6)))
 
 
+def test_a_sparse_matrix_that_stores_nothing():
+    empty = sp.csr_array((5, 3))
+    for scaling in ("standard", "robust"):
+        prepared = Preprocessor(scaling=scaling).fit(empty)
+        assert prepared.scale_.tolist() == [1.0, 1.0, 1.0]
+        assert prepared.transform(empty).nnz == 0
+
+
 def test_a_sparse_number_stored_in_parts_is_one_number():
     parts = sp.csr_array((np.array([1.0, 2.0, 3.0]), np.array([0, 0, 0]), np.array([0, 2, 3])))
     assert_allclose(Preprocessor("standard").fit(parts).scale_, [1.0])

@@ -18,48 +18,28 @@ from typing import Any
 from ..linalg import Array, inner, map_singular_values, namespace, norm, singular_values
 
 
-def forwarded(path: str) -> Any:
-    """Return a property with the value of another attribute, such as ``"norm.one_pass"``."""
-    return property(attrgetter(path))
+def derived(rule: str | Callable[[Any], Any]) -> Any:
+    """Return a property: another attribute such as ``"norm.one_pass"``, or a function of the object."""
+    return property(attrgetter(rule) if isinstance(rule, str) else rule)
 
 
 class Function(ABC):
     """A closed proper convex function on matrices."""
 
-    @property
-    def unitarily_invariant(self) -> bool:
-        """Whether f(UWV) = f(W) for all orthogonal U, V: what Proposition 3.5 asks of G."""
-        return False
-
-    @property
-    def rotation_invariant(self) -> bool:
-        """Whether f(WV) = f(W) for all orthogonal V, so that columns matter by their span only."""
-        return self.unitarily_invariant
-
-    @property
-    def one_pass(self) -> bool:
-        """Whether ``X^T df(XW)`` takes one pass over the rows of X."""
-        return False
-
-    @property
-    def indicator(self) -> bool:
-        """Whether f is 0 on its domain, and so at every point that :meth:`prox` returns."""
-        return False
-
-    @property
-    def known_by_span(self) -> bool:
-        """Whether f is the indicator of ``||W||_{S_inf} <= 1``, whose extreme points are orthonormal."""
-        return False
-
-    @property
-    def degree(self) -> float | None:
-        """The a with ``f(tW) = t^a f(W)`` for all t > 0: inf for an indicator, None if there is none."""
-        return None
-
-    @property
-    def has_prox(self) -> bool:
-        """Whether :meth:`prox` has a closed form or a safe scalar iteration here."""
-        return True
+    #: whether f(UWV) = f(W) for all orthogonal U, V: what Proposition 3.5 asks of G
+    unitarily_invariant: bool = False
+    #: whether f(WV) = f(W) for all orthogonal V, so that columns matter by their span only
+    rotation_invariant = derived(lambda f: f.unitarily_invariant)
+    #: whether ``X^T df(XW)`` takes one pass over the rows of X
+    one_pass: bool = False
+    #: whether f is 0 on its domain, and so at every point that :meth:`prox` returns
+    indicator: bool = False
+    #: whether f is the indicator of ``||W||_{S_inf} <= 1``, whose extreme points are orthonormal
+    known_by_span: bool = False
+    #: the a with ``f(tW) = t^a f(W)`` for all t > 0: inf for an indicator, None if there is none
+    degree: float | None = None
+    #: whether :meth:`prox` has a closed form or a safe scalar iteration here
+    has_prox: bool = True
 
     @abstractmethod
     def __call__(self, W: Array) -> float:
@@ -108,32 +88,20 @@ class Norm(Function):
     def dual(self) -> Norm:
         """The dual norm."""
 
+    #: whether this is ``max |W_ij|``
+    largest_entry: bool = False
+    #: whether :meth:`project` is available
+    has_projection: bool = False
+    #: whether :meth:`half_square_prox` is available
+    has_half_square_prox: bool = False
+
     degree = 1.0
-
-    @property
-    def conjugate(self) -> Function:
-        return Ball(self.dual)
-
-    @property
-    def largest_entry(self) -> bool:
-        """Whether this is ``max |W_ij|``."""
-        return False
-
-    @property
-    def has_projection(self) -> bool:
-        """Whether :meth:`project` is available."""
-        return False
-
-    has_prox = forwarded("dual.has_projection")
+    has_prox = derived("dual.has_projection")
+    conjugate = derived(lambda norm: Ball(norm.dual))
 
     def project(self, W: Array) -> Array:
         """Return the nearest point of the unit ball."""
         raise TypeError(f"{self!r} has no projection onto its unit ball here")
-
-    @property
-    def has_half_square_prox(self) -> bool:
-        """Whether :meth:`half_square_prox` is available."""
-        return False
 
     def half_square_prox(self, W: Array, gamma: float) -> Array:
         """``argmin_U gamma/2 ||U||^2 + 1/2 ||U - W||_F^2``."""
@@ -150,12 +118,9 @@ class Ball(Function):
     norm: Norm
 
     indicator, degree = True, math.inf
-    unitarily_invariant = forwarded("norm.unitarily_invariant")
-    has_prox = forwarded("norm.has_projection")
-
-    @property
-    def conjugate(self) -> Norm:
-        return self.norm.dual
+    unitarily_invariant = derived("norm.unitarily_invariant")
+    has_prox = derived("norm.has_projection")
+    conjugate = derived(lambda f: f.norm.dual)
 
     def __call__(self, W: Array) -> float:
         slack = 1e-9 if "64" in str(W.dtype) else 1e-4
@@ -175,13 +140,10 @@ class HalfSquare(Function):
     norm: Norm
 
     degree = 2.0
-    unitarily_invariant = forwarded("norm.unitarily_invariant")
-    one_pass = forwarded("norm.one_pass")
-    has_prox = forwarded("norm.has_half_square_prox")
-
-    @property
-    def conjugate(self) -> HalfSquare:
-        return HalfSquare(self.norm.dual)
+    unitarily_invariant = derived("norm.unitarily_invariant")
+    one_pass = derived("norm.one_pass")
+    has_prox = derived("norm.has_half_square_prox")
+    conjugate = derived(lambda f: HalfSquare(f.norm.dual))
 
     def __call__(self, W: Array) -> float:
         return 0.5 * self.norm(W) ** 2
@@ -213,17 +175,11 @@ class Spectral(Function):
     g: Function
 
     unitarily_invariant = True
-    indicator = forwarded("g.indicator")
-    degree = forwarded("g.degree")
-    has_prox = forwarded("g.has_prox")
-
-    @property
-    def known_by_span(self) -> bool:
-        return isinstance(self.g, Ball) and self.g.norm.largest_entry
-
-    @property
-    def conjugate(self) -> Spectral:
-        return Spectral(self.g.conjugate)
+    indicator = derived("g.indicator")
+    known_by_span = derived(lambda f: isinstance(f.g, Ball) and f.g.norm.largest_entry)
+    degree = derived("g.degree")
+    has_prox = derived("g.has_prox")
+    conjugate = derived(lambda f: Spectral(f.g.conjugate))
 
     def __call__(self, W: Array) -> float:
         return self.g(singular_values(W))
@@ -274,17 +230,9 @@ class Power(Function):
         if not 1 < self.p < math.inf:
             raise ValueError(f"p={self.p} is outside (1, inf); use Lp or Ball for the end points")
 
-    @property
-    def unitarily_invariant(self) -> bool:
-        return self.p == 2
-
-    @property
-    def degree(self) -> float:
-        return float(self.p)
-
-    @property
-    def conjugate(self) -> Power:
-        return Power(conjugate_exponent(self.p))
+    unitarily_invariant = derived(lambda f: f.p == 2)
+    degree = derived(lambda f: float(f.p))
+    conjugate = derived(lambda f: Power(conjugate_exponent(f.p)))
 
     def __call__(self, W: Array) -> float:
         if self.p == 2:
@@ -307,20 +255,16 @@ class Power(Function):
         v, q = xp.abs(W), float(self.p - 1)
         # t + gamma t^q = v is convex: Newton descends to the root from any point above it.
         start = xp.minimum(v, (v / gamma) ** (1 / q))
-        t = newton(
-            start, lambda t: t + gamma * t**q - v, lambda t: 1 + gamma * q * t ** (q - 1), v.dtype
-        )
+        t = newton(start, lambda t: t + gamma * t**q - v, lambda t: 1 + gamma * q * t ** (q - 1))
         return xp.sign(W) * t
 
 
-def newton(
-    t: Array, f: Callable[[Array], Array], slope: Callable[[Array], Array], dtype: Any
-) -> Array:
+def newton(t: Array, f: Callable[[Array], Array], slope: Callable[[Array], Array]) -> Array:
     """Find a root for each entry by Newton, from the side where a monotone f cannot overshoot."""
     xp = namespace(t)
     for _ in range(100):
         step = f(t) / slope(t)
         t = xp.clip(t - step, 0.0, None)
-        if float(xp.max(xp.abs(step))) <= 4 * xp.finfo(dtype).eps * float(xp.max(t)):
+        if float(xp.max(xp.abs(step))) <= 4 * xp.finfo(t.dtype).eps * float(xp.max(t)):
             break
     return t

@@ -10,7 +10,7 @@ from typing import Any
 from array_api_compat import device
 
 from ..linalg import Array, inner, namespace, norm
-from .base import Norm, conjugate_exponent, exponent, forwarded
+from .base import Norm, conjugate_exponent, derived, exponent
 from .entries import check_count, soft_threshold
 
 
@@ -29,24 +29,10 @@ class Lp(Norm):
         if self.p < 1:
             raise ValueError(f"p={self.p} gives no norm; choose 1 <= p <= inf")
 
-    @property
-    def unitarily_invariant(self) -> bool:
-        return self.p == 2
-
-    one_pass = forwarded("unitarily_invariant")
-    has_half_square_prox = forwarded("has_projection")
-
-    @property
-    def largest_entry(self) -> bool:
-        return self.p == math.inf
-
-    @property
-    def has_projection(self) -> bool:
-        return self.p in (1, 2, math.inf)
-
-    @property
-    def dual(self) -> Lp:
-        return Lp(conjugate_exponent(self.p))
+    unitarily_invariant = one_pass = derived(lambda norm: norm.p == 2)
+    largest_entry = derived(lambda norm: norm.p == math.inf)
+    has_projection = has_half_square_prox = derived(lambda norm: norm.p in (1, 2, math.inf))
+    dual = derived(lambda norm: Lp(conjugate_exponent(norm.p)))
 
     def __call__(self, W: Array) -> float:
         if self.p == 2:
@@ -67,8 +53,6 @@ class Lp(Norm):
         if self.p == 2:
             return W / value
         xp = namespace(W)
-        if self.p == 1:
-            return xp.sign(W)
         if self.p == math.inf:
             top = xp.astype(xp.abs(W) == value, W.dtype)
             return xp.sign(W) * top / float(xp.sum(top))
@@ -112,21 +96,21 @@ def _threshold(W: Array, rule: Callable[[Array, Array], Array]) -> float:
 
 
 @dataclass(frozen=True)
-class KyFan(Norm):
+class _OfLargest(Norm):
+    k: int = 1
+
+    def __post_init__(self) -> None:
+        check_count("k", self.k)
+
+
+class KyFan(_OfLargest):
     """The sum of the k entries of largest magnitude; as ``Spectral(KyFan(k))`` the Ky Fan k-norm.
 
     Section 6 of the paper names it. It shows what a new unitarily invariant objective takes: a value, a
     subgradient and a dual norm. Formulations, duals, kernels and solvers follow.
     """
 
-    k: int = 1
-
-    def __post_init__(self) -> None:
-        check_count("k", self.k)
-
-    @property
-    def dual(self) -> KyFanDual:
-        return KyFanDual(self.k)
+    dual = derived(lambda norm: KyFanDual(norm.k))
 
     def _largest(self, size: Array) -> Array:
         """Return the k largest entries in decreasing order."""
@@ -149,19 +133,10 @@ class KyFan(Norm):
         return xp.sign(W) * (above + share * tied)
 
 
-@dataclass(frozen=True)
-class KyFanDual(Norm):
+class KyFanDual(_OfLargest):
     """``max(||W||_inf, ||W||_1 / k)``, the dual of the Ky Fan k-norm."""
 
-    k: int = 1
-
-    def __post_init__(self) -> None:
-        check_count("k", self.k)
-
-    @property
-    def dual(self) -> KyFan:
-        return KyFan(self.k)
-
+    dual = derived(lambda norm: KyFan(norm.k))
     has_projection = True
 
     def __call__(self, W: Array) -> float:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ..linalg import Array, namespace
-from ..losses import L1, Loss
-from .base import Function, forwarded, newton
+from ..losses import L1, Loss, where_positive
+from .base import Function, derived, newton
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +33,9 @@ class RowFunction(Function):
     @abstractmethod
     def row_weights(self, size2: Array, rows: slice) -> Array:
         """Return ``f_i'(t)/t`` of each row, from the squared row norms."""
+
+    def _mass(self, rows: slice) -> Array:
+        return 1.0 if self.mass is None else self.mass[rows]
 
     def __call__(self, Y: Array) -> float:
         xp = namespace(Y)
@@ -54,7 +58,6 @@ class RowFunction(Function):
         return float(value), Z
 
 
-@dataclass(frozen=True, eq=False)
 class RowLoss(RowFunction):
     """``-sum_i m_i c^2 psi((alpha_i^2 - ||Y_i||^2)/c^2)``, ``||Y_i|| <= alpha_i`` (Proposition 4.1).
 
@@ -70,42 +73,31 @@ class RowLoss(RowFunction):
         m: how often each row counts; positive.
     """
 
-    has_prox = forwarded("conjugate.has_prox")
+    has_prox = derived("conjugate.has_prox")
+    conjugate = derived(lambda f: f._conjugate or RowLossConjugate(f.alpha, f.loss, f.mass, f))
 
-    @property
-    def conjugate(self) -> RowLossConjugate:
-        return self._conjugate or RowLossConjugate(self.alpha, self.loss, self.mass, self)
-
-    def _gap(self, size2: Array, rows: slice) -> Array:
-        """Return ``(alpha^2 - size^2)/c^2``, which is positive unless alpha is 0."""
+    def _of_gap(self, f: Callable[[Array], Array], size2: Array, rows: slice) -> Array:
+        """Return ``m f((alpha^2 - size^2)/c^2)`` of each row; 0 where alpha is 0."""
         alpha = self.alpha[rows]
         xp = namespace(alpha)
         floor = float(xp.finfo(alpha.dtype).eps) * alpha * alpha
         with np.errstate(over="ignore"):
             gap = alpha * alpha - size2
             v = xp.where(gap > floor, gap, floor) / self.loss.c**2
-        return xp.clip(v, None, float(xp.finfo(v.dtype).max) / 4)
+        v = xp.clip(v, None, float(xp.finfo(v.dtype).max) / 4)
+        return self._mass(rows) * where_positive(f, v)
 
     def row_values(self, size2: Array, rows: slice) -> Array:
         alpha = self.alpha[rows]
         xp = namespace(alpha)
-        gap = self._gap(size2, rows)
-        inside = xp.where(gap > 0, gap, xp.ones_like(gap))
-        value = -(self.loss.c**2) * xp.where(gap > 0, self.loss.psi(inside), xp.zeros_like(gap))
-        value = value if self.mass is None else self.mass[rows] * value
+        value = -(self.loss.c**2) * self._of_gap(self.loss.psi, size2, rows)
         slack = 1 + 100 * float(xp.finfo(alpha.dtype).eps)
-        outside = size2 > slack * alpha * alpha
-        return xp.where(outside, math.inf * xp.ones_like(size2), value)
+        return xp.where(size2 > slack * alpha * alpha, math.inf * xp.ones_like(size2), value)
 
     def row_weights(self, size2: Array, rows: slice) -> Array:
-        gap = self._gap(size2, rows)
-        xp = namespace(gap)
-        inside = xp.where(gap > 0, gap, xp.ones_like(gap))
-        weight = xp.where(gap > 0, 2 * self.loss.slope(inside), xp.zeros_like(gap))
-        return weight if self.mass is None else self.mass[rows] * weight
+        return 2 * self._of_gap(self.loss.slope, size2, rows)
 
 
-@dataclass(frozen=True, eq=False)
 class RowLossConjugate(RowFunction):
     """``sum_i m_i max_t (||H_i||/m_i) t + c^2 psi((alpha_i^2 - t^2)/c^2)``, the conjugate of RowLoss.
 
@@ -113,17 +105,8 @@ class RowLossConjugate(RowFunction):
     have closed forms too, the others are solved by bisection.
     """
 
-    @property
-    def has_prox(self) -> bool:
-        return isinstance(self.loss, L1)
-
-    @property
-    def conjugate(self) -> RowLoss:
-        return self._conjugate or RowLoss(self.alpha, self.loss, self.mass, self)
-
-    def _mass(self, rows: slice) -> Array:
-        one = namespace(self.alpha).ones_like(self.alpha[rows])
-        return one if self.mass is None else self.mass[rows]
+    has_prox = derived(lambda f: isinstance(f.loss, L1))
+    conjugate = derived(lambda f: f._conjugate or RowLoss(f.alpha, f.loss, f.mass, f))
 
     def row_values(self, size2: Array, rows: slice) -> Array:
         alpha, mass = self.alpha[rows], self._mass(rows)
@@ -138,12 +121,11 @@ class RowLossConjugate(RowFunction):
             return super().prox(H, gamma)
         xp = namespace(H)
         v = xp.sqrt(xp.sum(H * H, axis=1))
-        slope, k2 = gamma * self.alpha, (self.loss.c * self._mass(slice(None))) ** 2
+        slope, k = gamma * self.alpha, self.loss.c * self._mass(slice(None))
         # t + gamma alpha t / sqrt(k^2 + t^2) = v is concave: Newton climbs to the root from below.
         t = newton(
-            v / (1 + slope / xp.sqrt(k2)),
-            lambda t: t + slope * t / xp.sqrt(k2 + t * t) - v,
-            lambda t: 1 + slope * k2 / (k2 + t * t) ** 1.5,
-            v.dtype,
+            v / (1 + slope / k),
+            lambda t: t + slope * t / xp.sqrt(k**2 + t * t) - v,
+            lambda t: 1 + slope * k**2 / (k**2 + t * t) ** 1.5,
         )
         return H * (t / xp.where(v > 0, v, xp.ones_like(v)))[:, None]

@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 
 from ..linalg import Array, inner, max_abs, namespace, norm
 from . import entries
-from .base import Function, Norm
+from .base import Function, Norm, derived
 
 
 def _positions(A: Array) -> Array:
@@ -63,7 +63,6 @@ class _ColumnNorm(Norm):
         return P / max(1.0, self(P))
 
 
-@dataclass(frozen=True)
 class TopK(_ColumnNorm):
     """``(sum_j ||z_j||_(k)^2)^{1/2}``, ``||z||_(k)`` the l2 norm of the k largest entries of z.
 
@@ -90,9 +89,7 @@ class TopK(_ColumnNorm):
     array([[ 0.6, -0.8,  0. ]])
     """
 
-    @property
-    def dual(self) -> KSupport:
-        return KSupport(self.k, self.positive)
+    dual = derived(lambda norm: KSupport(norm.k, norm.positive))
 
     def _largest(self, W: Array) -> Array:
         """Return W with all but the k largest entries of each column set to 0."""
@@ -100,14 +97,11 @@ class TopK(_ColumnNorm):
         k = self._counts(W)
         W = entries.positive_part(W, self.positive)
         size = xp.abs(W)
-        if is_numpy_array(size):  # a partition is cheaper than sorting, and ties are rare
+        if is_numpy_array(size):  # a partition is cheaper than sorting
             counts = np.broadcast_to(k, size.shape[1:]).ravel()
             columns = size.reshape(len(size), -1).T
             cuts = [np.partition(column, -n)[-n] for column, n in zip(columns, counts, strict=True)]
             cut = np.reshape(np.array(cuts, dtype=size.dtype), size.shape[1:])
-            kept = size >= cut
-            if (kept.sum(axis=0) == k).all():
-                return np.where(kept, W, np.zeros_like(W))
         else:
             cut = _pick(xp.sort(size, axis=0, descending=True), k - 1)
         above, tied = size > cut, size == cut
@@ -130,7 +124,6 @@ class TopK(_ColumnNorm):
         return W - gamma * self.dual.half_square_prox(W / gamma, 1 / gamma)
 
 
-@dataclass(frozen=True)
 class KSupport(_ColumnNorm):
     """``inf { sum_I ||v_I||_2 : supp(v_I) in I, |I| <= k, sum_I v_I = w }``: the k-support norm.
 
@@ -148,9 +141,7 @@ class KSupport(_ColumnNorm):
     (7.0, 5.0, inf)
     """
 
-    @property
-    def dual(self) -> TopK:
-        return TopK(self.k, self.positive)
+    dual = derived(lambda norm: TopK(norm.k, norm.positive))
 
     def _aligned(self, W: Array) -> Array:
         """Return Z with ``<Z, W> = KSupport(W)^2 = TopK(Z)^2``: small entries are raised to one level.
@@ -218,7 +209,6 @@ class _Thresholded(Function):
         return entries.per_column("gamma", self.gamma, W)
 
 
-@dataclass(frozen=True)
 class SoftSquare(_Thresholded):
     """``1/2 sum_ij [|z_ij| - gamma_j]_+^2``: GPower with the l1 penalty, by soft thresholding.
 
@@ -226,9 +216,7 @@ class SoftSquare(_Thresholded):
     :class:`ElasticNet`. With ``positive``, ``[z_ij - gamma_j]_+^2``.
     """
 
-    @property
-    def conjugate(self) -> ElasticNet:
-        return ElasticNet(self.gamma, self.positive)
+    conjugate = derived(lambda f: ElasticNet(f.gamma, f.positive))
 
     def __call__(self, W: Array) -> float:
         return 0.5 * norm(self.subgradient(W)) ** 2
@@ -238,13 +226,10 @@ class SoftSquare(_Thresholded):
         return entries.soft_threshold(W, self._gamma(W))
 
 
-@dataclass(frozen=True)
 class ElasticNet(_Thresholded):
     """``1/2 ||W||^2 + sum_ij gamma_j |w_ij|``, the conjugate of :class:`SoftSquare`."""
 
-    @property
-    def conjugate(self) -> SoftSquare:
-        return SoftSquare(self.gamma, self.positive)
+    conjugate = derived(lambda f: SoftSquare(f.gamma, f.positive))
 
     def __call__(self, W: Array) -> float:
         if entries.leaves_orthant(W, self.positive):
@@ -260,7 +245,6 @@ class ElasticNet(_Thresholded):
         return entries.soft_threshold(W, gamma * self._gamma(W)) / (1 + gamma)
 
 
-@dataclass(frozen=True)
 class HardSquare(_Thresholded):
     """``1/2 sum_ij [z_ij^2 - gamma_j]_+``: GPower with the l0 penalty, by hard thresholding.
 
@@ -268,9 +252,7 @@ class HardSquare(_Thresholded):
     :class:`ReversedHuber`. The subgradient is 0 at the threshold.
     """
 
-    @property
-    def conjugate(self) -> ReversedHuber:
-        return ReversedHuber(self.gamma, self.positive)
+    conjugate = derived(lambda f: ReversedHuber(f.gamma, f.positive))
 
     def __call__(self, W: Array) -> float:
         xp = namespace(W)
@@ -284,16 +266,13 @@ class HardSquare(_Thresholded):
         return xp.where(xp.abs(W) > self._gamma(W) ** 0.5, W, xp.zeros_like(W))
 
 
-@dataclass(frozen=True)
 class ReversedHuber(_Thresholded):
     """``sum_ij c_j |w_ij| if |w_ij| <= c_j, else (w_ij^2 + c_j^2)/2``, with ``c_j = gamma_j^{1/2}``.
 
     The conjugate of :class:`HardSquare`, named by Owen (2007): linear at 0, quadratic far away.
     """
 
-    @property
-    def conjugate(self) -> HardSquare:
-        return HardSquare(self.gamma, self.positive)
+    conjugate = derived(lambda f: HardSquare(f.gamma, f.positive))
 
     def __call__(self, W: Array) -> float:
         if entries.leaves_orthant(W, self.positive):

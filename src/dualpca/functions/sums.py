@@ -6,22 +6,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..linalg import Array, inner, norm
-from .base import Function, HalfSquare, Power, Spectral, forwarded
+from .base import Function, HalfSquare, Power, Spectral, derived
 from .entries import check_number
 from .norms import Lp
 
 
-class _Derived(Function):
+class _OfFunction(Function):
     """A function made of another function f, with the same invariances."""
 
     f: Function
 
-    unitarily_invariant = forwarded("f.unitarily_invariant")
-    rotation_invariant = forwarded("f.rotation_invariant")
+    unitarily_invariant = derived("f.unitarily_invariant")
+    rotation_invariant = derived("f.rotation_invariant")
 
 
 @dataclass(frozen=True)
-class Scaled(_Derived):
+class Scaled(_OfFunction):
     """``c f(W)``, c > 0; the conjugate is ``c f*(Z/c)``.
 
     With ``inside`` it is ``c f(W/c)``, whose conjugate is ``c f*(Z)``.
@@ -34,16 +34,10 @@ class Scaled(_Derived):
     def __post_init__(self) -> None:
         check_number("c", self.c)
 
-    @property
-    def one_pass(self) -> bool:
-        return self.f.one_pass and not self.inside
-
-    indicator = forwarded("f.indicator")
-    has_prox = forwarded("f.has_prox")
-
-    @property
-    def conjugate(self) -> Scaled:
-        return Scaled(self.f.conjugate, self.c, not self.inside)
+    one_pass = derived(lambda g: g.f.one_pass and not g.inside)
+    indicator = derived("f.indicator")
+    has_prox = derived("f.has_prox")
+    conjugate = derived(lambda g: Scaled(g.f.conjugate, g.c, not g.inside))
 
     def __call__(self, W: Array) -> float:
         return self.c * self.f(W / self.c if self.inside else W)
@@ -64,7 +58,7 @@ class Scaled(_Derived):
 
 
 @dataclass(frozen=True)
-class PlusSquare(_Derived):
+class PlusSquare(_OfFunction):
     """``f(W) + c/2 ||W||_F^2``, c > 0; the conjugate is the Moreau envelope of f*.
 
     With ``Spectral(PlusSquare(Power(4), c))`` as the G of (k), c is subtracted from the eigenvalues of
@@ -85,6 +79,8 @@ class PlusSquare(_Derived):
     f: Function
     c: float
 
+    conjugate = derived(lambda g: Envelope(g.f.conjugate, g.c))
+
     def __post_init__(self) -> None:
         check_number("c", self.c)
         if not self.f.has_prox:
@@ -92,10 +88,6 @@ class PlusSquare(_Derived):
                 f"{self.f!r} has no proximal map here, which the conjugate of this sum needs; use a "
                 "function with has_prox"
             )
-
-    @property
-    def conjugate(self) -> Envelope:
-        return Envelope(self.f.conjugate, self.c)
 
     def __call__(self, W: Array) -> float:
         return self.f(W) + 0.5 * self.c * norm(W) ** 2
@@ -109,15 +101,13 @@ class PlusSquare(_Derived):
 
 
 @dataclass(frozen=True)
-class Envelope(_Derived):
+class Envelope(_OfFunction):
     """``min_U f(U) + ||W - U||_F^2 / (2c)``, the Moreau envelope; the conjugate of f* + c/2 ||.||^2."""
 
     f: Function
     c: float
 
-    @property
-    def conjugate(self) -> PlusSquare:
-        return PlusSquare(self.f.conjugate, self.c)
+    conjugate = derived(lambda g: PlusSquare(g.f.conjugate, g.c))
 
     def __call__(self, W: Array) -> float:
         return self.value_and_subgradient(W)[0]

@@ -12,24 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning, PositiveSpectrumWarning
 
-from ..linalg import norm, power_of_two
+from ..linalg import Array, eps, is_single, norm, power_of_two
 from ..operators import Operator, Weighted
-from ..solvers import Ritz
+from ..solvers import Ritz, SubspaceResult
 from ..solvers.solve import user_stacklevel
 from ..solvers.spectral.certificate import Certificate
-from ..solvers.subspace import (
-    DIRECT_ROUNDING,
-    SubspaceResult,
-    growing_subspace,
-    leading_subspace,
-    warn_above,
-)
+from ..solvers.subspace import DIRECT_ROUNDING, growing_subspace, leading_subspace, warn_above
 
 #: The options of a run that only looks for negative eigenvalues.
 LOOK = {"solver": "auto", "formulation": None, "tol": 1e-2}
-
-#: A negative eigenvalue counts as rounding up to this share of the largest, as in scikit-learn.
-SLIGHT = {"float64": 1e-5, "float32": 5e-3}
 
 #: Vectors and steps of the Lanczos run that looks for negative eigenvalues. Kuczynski and Wozniakowski
 #: (1992): whatever the spectrum, it misses one that is twice as large as every positive one beside V
@@ -55,23 +46,21 @@ def kernel_eigenpairs(
     is ``n_components``. The ``kernel`` is ``definite`` if it has no negative eigenvalue whatever the
     rows; ``equal()`` returns whether all rows are the same, and is called if K does not differ.
     """
-    N, eps, tol = rows.shape[0], float(np.finfo(rows.dtype).eps), options["tol"]
+    N, tol = rows.shape[0], options["tol"]
     fraction = n is not None and not isinstance(n, Integral)
     s = min(int(n), N) if isinstance(n, Integral) else N
     energy = K.energy()
-    rounding = 2 * eps * max(energy - total, 0.0) / np.sqrt(N)
+    rounding = 2 * eps(rows) * max(energy - total, 0.0) / np.sqrt(N)
     direct = options["formulation"] is None and options["solver"] in ("auto", "lapack", "krylov")
 
-    def check(
-        theta: np.ndarray, V: np.ndarray, view: Operator, scale: float, noise: float
-    ) -> float:
+    def check(theta: Array, V: Array, view: Operator, scale: float, noise: float) -> float:
         """Return the largest magnitude of a negative eigenvalue; raise an error if it is too large."""
         ends = ends_of_spectrum(view.T, V, options["seed"], scale)
         check_definite(kernel, centered, theta, ends, noise, by_size=not direct)
         return max(-ends.least, 0.0)
 
     # Centring is exact to this; rows that differ by less are one row.
-    exact = 100 * eps * energy
+    exact = 100 * eps(rows) * energy
     if total <= exact:
         zeros = np.zeros(1 if fraction else s, dtype=rows.dtype)
         H = np.eye(N, len(zeros), dtype=rows.dtype)
@@ -98,13 +87,11 @@ def kernel_eigenpairs(
             else:
                 result = leading_subspace(view.T, s, **options)
         ritz, count = result.ritz, result.ritz.theta.shape[0]
-        theta, residuals = (
-            (np.asarray(a, dtype=float) / scale**2).astype(rows.dtype)
-            for a in (ritz.theta, ritz.residuals)
-        )
+        both = np.stack([ritz.theta, ritz.residuals]).astype(float) / scale**2
+        ritz = Ritz(ritz.V, *both.astype(rows.dtype))
         if fraction:
-            count = min(count, int((np.cumsum(theta, dtype=float) <= n * total).sum()) + 1)
-        return replace(result, ritz=Ritz(ritz.V, theta, residuals).leading(count))
+            count = min(count, int((np.cumsum(ritz.theta, dtype=float) <= n * total).sum()) + 1)
+        return replace(result, ritz=ritz.leading(count))
 
     # First-order solvers find eigenvalues by their size, so that negative ones are looked for before.
     look_first = not (direct or definite)
@@ -128,14 +115,13 @@ def _with_rounding(
     Entries of K of size k are off by about eps k, so that a product with a vector is by eps k sqrt(N).
     That matters where centring takes most of K away; a residual, of the same rounded K, is blind to it.
     """
-    ritz, eps = result.ritz, float(np.finfo(result.ritz.theta.dtype).eps)
-    name = result.note.split()[0].rstrip(":")
+    ritz, size = result.ritz, norm(result.ritz.theta)
+    name, rounded = result.note.split()[0].rstrip(":"), DIRECT_ROUNDING * eps(ritz.theta)
     direct = name in ("lapack", "gram")
-    least = max(tol, DIRECT_ROUNDING * eps if direct else 0.0)
-    size = norm(ritz.theta)
+    least = max(tol, rounded if direct else 0.0)
     lost = rounding * np.sqrt(len(ritz.theta)) / size if size > 0 else 0.0
     negative = norm(ritz.residuals[ritz.theta == 0])
-    if lost > DIRECT_ROUNDING * eps:
+    if lost > rounded:
         ritz = replace(ritz, residuals=np.hypot(ritz.residuals, rounding).astype(ritz.V.dtype))
         result = replace(result, ritz=ritz, certificate=result.certificate.at_least(lost**2))
     if not definite and negative > 1.01 * least * math.hypot(size, negative):
@@ -165,7 +151,7 @@ def _warn_of_rounding(kernel: Any, ritz: Ritz, tol: float) -> None:
 
 def nonzero(theta: np.ndarray) -> np.ndarray:
     """Return which of the decreasing eigenvalues are more than rounding."""
-    return theta > (2e-7 if "float32" in str(theta.dtype) else 1e-12) * theta[0]
+    return theta > (2e-7 if is_single(theta) else 1e-12) * theta[0]
 
 
 def all_equal(X: Any) -> bool:
@@ -233,23 +219,16 @@ def _eigenvalues(S: np.ndarray) -> np.ndarray:
 
 
 def check_definite(
-    kernel: Any,
-    centered: bool,
-    theta: np.ndarray,
-    ends: Ends,
-    noise: float = 0.0,
-    *,
-    by_size: bool = False,
+    kernel: Any, centered: bool, theta: Array, ends: Ends, noise: float = 0.0, *, by_size: bool
 ) -> None:
     """Refuse negative eigenvalues of K beside the eigenvalues ``theta`` of the components, or warn.
 
-    They count as rounding up to SLIGHT times the largest and up to ``noise``. A kernel with a name is
-    refused if a component would be negative, as scikit-learn does; a matrix or a function of the user,
-    and a solver that finds eigenvalues ``by_size``, also if a negative eigenvalue is as large as a
+    They count as rounding up to ``noise``, and to scikit-learn's share of the largest. A kernel with a
+    name is refused if a component would be negative, as scikit-learn does; a matrix or a function of the
+    user, and a solver that finds eigenvalues ``by_size``, also if a negative one is as large as a
     component. Otherwise a warning says that theta belongs to the nearest positive semidefinite matrix.
     """
-    slight = SLIGHT["float32" if theta.dtype == np.float32 else "float64"]
-    limit = max(slight * ends.largest, noise)
+    limit = max((5e-3 if is_single(theta) else 1e-5) * ends.largest, noise)
     if -ends.least <= limit:
         return
     by_name = isinstance(kernel, str) and kernel != "precomputed"

@@ -13,9 +13,10 @@ from numpy.random import Generator
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from ..linalg import to_numpy
-from ..operators import Operator, as_operator
-from ..operators.block_ops import as_float, as_float64, block_rows, dense, moments, row_norms
+from ..operators import Operator, as_operator, block_ops
+from ..operators.block_ops import as_float, as_float64, block_rows, dense, row_norms, stack
 from ..operators.centering import FULL, stored_by_column, subtract_from_sparse
+from ..preprocessing.columns import is_finite, summarize
 
 #: The kernels that have a name.
 KERNELS = (
@@ -108,7 +109,7 @@ def pairwise(
         pairs = [(shifted, shifted_rows(Y[c], origin)) for c in columns]
     with np.errstate(over="ignore", invalid="ignore"):
         parts = [pairwise_kernels(*p, metric=metric, filter_params=True, **params) for p in pairs]
-    K = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+    K = stack(parts, axis=1)
     return _finite(K.astype(X.dtype, copy=False), metric)  # some kernels return float64 of any rows
 
 
@@ -140,9 +141,7 @@ def check_kernel_matrix(K: np.ndarray) -> None:
 
 def _finite(K: np.ndarray, kernel: Any) -> np.ndarray:
     """Return K; raise an error if it holds infinity or NaN."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        finite = np.isfinite(K.sum()) or np.isfinite(K).all()
-    if not finite:
+    if not is_finite(K):
         raise ValueError(
             f"kernel={kernel!r} of the rows of X overflows {K.dtype}, or is not a number; divide X by "
             "its largest magnitude, or take other parameters of the kernel"
@@ -164,10 +163,7 @@ def _units(X: Any) -> Any:
 def squares(A: Any) -> np.ndarray:
     """Return ``||a||^2`` for each row; raise an error where that overflows."""
     with np.errstate(over="ignore"):
-        if sp.issparse(A):
-            sums = np.asarray(A.multiply(A).sum(axis=1)).ravel()
-        else:
-            sums = np.einsum("ij,ij->i", A, A)
+        sums = np.asarray(block_ops.squares(A).sum(axis=1)).ravel()
     if not sums.max(initial=0.0) < np.finfo(float).max / 8:  # so that a distance is finite too
         raise ValueError(
             "X has entries so large that their squares overflow float64; divide X by its largest "
@@ -270,19 +266,13 @@ def median_gamma(X: Any, rng: Generator) -> float:
 
 def scale_gamma(X: Any) -> float:
     """``gamma = 1 / (d Var(X))`` over all entries of X: scikit-learn's "scale"; 1.0 if Var is 0."""
-    operator = row_operator(X)
-    (N, d), origin = operator.shape, origin_near_rows(operator)
-    total, energy = operator.sum_blocks(
-        lambda rows, block: moments(shifted_rows(block, origin), None, True)
-    )
-    shifted = total / N
-    means = shifted if origin is None else shifted + origin
+    columns = summarize(row_operator(X))
     with np.errstate(over="ignore", invalid="ignore"):
-        variance = (energy / N - shifted @ shifted) / d + float(means.var())
+        variance = float((columns.deviation**2).mean() + columns.mean.var())
+        rounding = 1e-28 * float((columns.mean**2).max())
     if not np.isfinite(variance):
         raise ValueError(
             "gamma='scale' has no value, as X has entries so large that their squares overflow; divide X "
             "by its largest magnitude, or give gamma as a number"
         )
-    # A smaller variance is the rounding of equal entries.
-    return float(1 / (d * variance)) if variance > 1e-28 * np.max(means**2) else 1.0
+    return 1 / (X.shape[1] * variance) if variance > rounding else 1.0

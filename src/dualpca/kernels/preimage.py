@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
+from ..linalg import Array
 from ..operators.block_ops import as_float
 from .pairwise import shifted_rows
 
@@ -15,12 +15,8 @@ STEPS, MOVE = 200, 1e-7
 
 
 def fixed_point(
-    kernel: Callable[[Any, Any], np.ndarray],
-    G: np.ndarray,
-    rows: np.ndarray,
-    start: np.ndarray,
-    origin: np.ndarray | None,
-) -> np.ndarray:
+    kernel: Callable[..., Array], G: Array, rows: Array, start: Array, origin: Array | None
+) -> Array:
     """``x = sum_i g_i k(x, x_i) x_i / sum_i g_i k(x, x_i)`` for each column g of G (Mika et al. 1999).
 
     For the RBF kernel x is a stationary point of the distance in feature space from

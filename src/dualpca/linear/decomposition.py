@@ -67,26 +67,17 @@ def minka_dimension(spectrum: np.ndarray, n_samples: int) -> int:
 
 
 def _log_evidence(spectrum: np.ndarray, rank: int, n_samples: int) -> float:
-    d = len(spectrum)
-    tiny = 1e-15
+    d, tiny = len(spectrum), 1e-15
     if spectrum[rank - 1] < tiny:
         return -np.inf
-    i = np.arange(1, rank + 1)
-    uniform = -rank * np.log(2.0) + np.sum(
-        gammaln((d - i + 1) / 2) - np.log(np.pi) * (d - i + 1) / 2
-    )
-    fit = -np.sum(np.log(spectrum[:rank])) * n_samples / 2
-    noise = max(tiny, np.sum(spectrum[rank:]) / (d - rank))
-    fit -= np.log(noise) * n_samples * (d - rank) / 2
-    m = d * rank - rank * (rank + 1) / 2
-    volume = np.log(2 * np.pi) * (m + rank) / 2
-    inner = spectrum.copy()
-    inner[rank:] = noise
-    hessian = 0.0
-    for k in range(rank):
-        gap = spectrum[k] - spectrum[k + 1 :]
-        curvature = 1 / inner[k + 1 :] - 1 / inner[k]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            hessian += np.sum(np.log(gap * curvature)) + np.log(n_samples) * (d - 1 - k)
-    value = uniform + fit + volume - hessian / 2 - rank * np.log(n_samples) / 2
+    sizes = d - np.arange(rank)
+    uniform = np.sum(gammaln(sizes / 2) - np.log(np.pi) * sizes / 2) - rank * np.log(2.0)
+    model = spectrum.copy()
+    model[rank:] = max(tiny, spectrum[rank:].mean())
+    fit = -np.sum(np.log(model)) * n_samples / 2
+    i, j = np.triu_indices(rank, 1, d)
+    volume = np.log(2 * np.pi) * (len(i) + rank) / 2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        hessian = np.log((spectrum[i] - spectrum[j]) * (1 / model[j] - 1 / model[i]) * n_samples)
+    value = uniform + fit + volume - hessian.sum() / 2 - rank * np.log(n_samples) / 2
     return float(value) if np.isfinite(value) else -np.inf

@@ -12,6 +12,7 @@ import numpy as np
 from ..linalg import Array, column_norms, namespace, norm, to_numpy
 from ..linalg import eps as eps_of
 from ..operators import Operator, as_operator, centered, from_gram
+from ..operators.block_ops import stack
 from ..operators.centering import Shifted, shifted
 from ..solvers.spectral import Gram
 from ..solvers.spectral.ritz import Ritz
@@ -90,11 +91,8 @@ class Sums:
                 step = namespace(S).astype(step, S.dtype)
                 S = S + step[:, None] * step[None, :]
             return replace(self, S=S, **added)
-        stacked = [] if self.R is None else [self.R]
-        stacked += [Xc.todense()]
-        if step is not None:
-            stacked += [X.asarray(step[None, :])]
-        rows = namespace(stacked[-1]).concat(stacked, axis=0)
+        parts = [self.R, Xc.todense(), None if step is None else X.asarray(step[None, :])]
+        rows = stack([part for part in parts if part is not None])
         R, tail, rounding = _cut(rows, keep, Xc.removed_energy)
         added["error"] += rounding
         added["lost"] = self.lost + sum(tail[:1])

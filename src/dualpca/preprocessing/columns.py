@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from array_api_compat import array_namespace, device
+from array_api_compat import array_namespace
 
-from ..linalg import power_of_two, to_numpy
+from ..linalg import asarray_like, power_of_two, to_numpy
 from ..operators import Operator
 from ..operators.block_ops import GRAM_FACTOR, as_float, as_float64, block_rows
 from ..operators.row_blocks import RowMap
@@ -55,16 +55,10 @@ class ColumnSummary:
             mean = self.mean + share * difference
             within = np.hypot(np.sqrt(1 - share) * self.deviation, np.sqrt(share) * other.deviation)
             deviation = np.hypot(within, np.sqrt(share * (1 - share)) * difference)
-        return ColumnSummary(
-            self.rows + other.rows,
-            self.incomplete + other.incomplete,
-            self.missing + other.missing,
-            self.infinite + other.infinite,
-            mean,
-            deviation,
-            np.minimum(self.low, other.low),
-            np.maximum(self.high, other.high),
-        )
+        names = ("rows", "incomplete", "missing", "infinite")
+        counts = {name: getattr(self, name) + getattr(other, name) for name in names}
+        low, high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
+        return ColumnSummary(**counts, mean=mean, deviation=deviation, low=low, high=high)
 
     def deviations(self, eps: float) -> np.ndarray:
         """Return standard deviations, 1 for columns without spread beyond rounding."""
@@ -130,7 +124,7 @@ def _summarize_sparse(S: Any) -> ColumnSummary:
     values = np.where(sound, values, 0.0) / unit[columns]
     mean = total(values) / np.maximum(counted, 1)
     squares = total(np.where(sound, values - mean[columns], 0.0) ** 2)
-    squares += (counted - stored) * mean**2
+    squares = squares + (counted - stored) * mean**2  # integers if nothing is stored
     deviation = np.sqrt(squares / np.maximum(counted, 1))
     incomplete = len(np.unique(S.coords[0][nan]))
     return ColumnSummary(N, incomplete, missing, infinite, mean * unit, deviation * unit, low, high)
@@ -240,16 +234,20 @@ class Scaling:
             check_cells(summarize_block(X), self.names, self.missing)
         return True
 
-    def __call__(self, values: Any, spread: Callable[[np.ndarray], Any]) -> Any:
-        """Return the values scaled; ``spread`` makes of a number a column one for each value."""
+    def __call__(self, values: Any, columns: Any = slice(None)) -> Any:
+        """Return rows scaled, or single values, given the column of each."""
+        fill, center, scale = (
+            None if numbers is None else asarray_like(numbers[columns], values)
+            for numbers in (self.fill, self.center, self.scale)
+        )
         if self.inverse:
-            values = values if self.scale is None else values * spread(self.scale)
-            return values if self.center is None else values + spread(self.center)
-        if self.fill is not None:
+            values = values if scale is None else values * scale
+            return values if center is None else values + center
+        if fill is not None:
             xp = array_namespace(values)
-            values = xp.where(xp.isnan(values), spread(self.fill), values)
-        values = values if self.center is None else values - spread(self.center)
-        return values if self.scale is None else values / spread(self.scale)
+            values = xp.where(xp.isnan(values), fill, values)
+        values = values if center is None else values - center
+        return values if scale is None else values / scale
 
 
 class Preprocessed(RowMap):
@@ -278,43 +276,29 @@ def apply(f: Scaling, X: Any) -> Any:
 
     An operator becomes an operator that applies f to the blocks as they are read.
     """
-    rows = isinstance(X, Operator)
-    if rows and X.implicit:
+    by_block = isinstance(X, Operator)
+    if by_block and X.implicit:
         raise TypeError(f"X is a {type(X).__name__}, which has no rows to read; give its rows")
-    if (X.sparse if rows else sp.issparse(X)) and f.center is not None:
+    if (X.sparse if by_block else sp.issparse(X)) and f.center is not None:
         raise ValueError(
             "X is sparse, and the Preprocessor was fitted on dense data, which it centres; fit it on "
             "sparse data, which it only scales"
         )
-    if rows:
+    if by_block:
         return Preprocessed(X, f)
     X = as_float(X)
     if not f.is_needed(X):
         return X
-    return _apply_sparse(f, X) if sp.issparse(X) else _apply_dense(f, X)
-
-
-def _apply_dense(f: Scaling, X: Any) -> Any:
+    if sp.issparse(X):
+        out = X.copy()
+        out.sum_duplicates()  # a number stored in parts is changed as a whole
+        values = f(out.data.astype(np.float64), out.tocoo(copy=False).coords[1])
+        out.data = values.astype(X.dtype, copy=False)
+        return out
     xp = array_namespace(X)
     out = xp.empty_like(X)
-
-    def spread(values: np.ndarray) -> Any:
-        return xp.asarray(values, dtype=xp.float64, device=device(X))
-
     step = block_rows(X.shape[1], 8, GRAM_FACTOR)  # one block is in float64 at a time
     for i in range(0, X.shape[0], step):
         rows = slice(i, min(i + step, X.shape[0]))
-        block = f(as_float64(X[rows, :]), spread)
-        out[rows, :] = xp.astype(block, X.dtype, copy=False)
-    return out
-
-
-def _apply_sparse(f: Scaling, S: Any) -> Any:
-    out = S.copy()
-    out.sum_duplicates()  # a number stored in parts is changed as a whole
-    columns = out.indices
-    if out.format == "csc":
-        columns = np.repeat(np.arange(out.shape[1]), np.diff(out.indptr))
-    values = f(out.data.astype(np.float64), lambda values: values[columns])
-    out.data = values.astype(S.dtype, copy=False)
+        out[rows, :] = xp.astype(f(as_float64(X[rows, :])), X.dtype, copy=False)
     return out

@@ -83,9 +83,9 @@ class Shrinkage:
         self.exact = triplets is None
         if triplets is None:
             triplets = gram_triplets(Z, tau)
-            V, r = triplets[2], triplets[1].shape[0]
-            self.use_gram, self.has_random = r > self._limit(Z), True
-            self.basis = None if self.use_gram else self._widened(V, self._width(r), Z)
+            V = triplets[2]
+            self.use_gram, self.has_random = V.shape[1] > int(SHARE * min(Z.shape)), True
+            self.basis = None if self.use_gram else self._widened(V, self._width(V.shape[1]), Z)
         return triplets
 
     def certify(self, Z: Array, tau: float, triplets: Triplets, accuracy: float) -> bool:
@@ -104,9 +104,6 @@ class Shrinkage:
         self.basis, self.use_gram = None, True
         return False
 
-    def _limit(self, Z: Array) -> int:
-        return int(SHARE * min(Z.shape))
-
     def _width(self, rank: int) -> int:
         return rank + max(SPARE, rank // 5)
 
@@ -121,7 +118,7 @@ class Shrinkage:
 
     def iterate(self, Z: Array, tau: float, accuracy: float) -> Triplets | None:
         """Return the triplets above tau by subspace iteration, or None if it is too slow."""
-        xp, limit = namespace(Z), self._limit(Z)
+        xp, limit = namespace(Z), int(SHARE * min(Z.shape))
         if limit < START or self.use_gram:
             return None
         # The Ritz values of random vectors say little before a few products.

@@ -10,27 +10,11 @@ from typing import Any
 import numpy as np
 from scipy.special import chdtr
 
-from ..linalg import (
-    Array,
-    fix_signs,
-    host_sample,
-    map_row_blocks,
-    namespace,
-    to_numpy,
-)
-from ..linalg import eps as machine_eps
+from ..linalg import Array, eps, fix_signs, host_sample, map_row_blocks, namespace, to_numpy
 from ..operators import Operator
 from ..operators.block_ops import row_norms
 from ..operators.row_blocks import RowBlocked
-from .scale import (
-    bulk,
-    centered_at,
-    chi2_quantile,
-    cutoff,
-    location_scale,
-    repeated,
-    thin_factor,
-)
+from .scale import bulk, centered_at, chi2_quantile, cutoff, location_scale, repeated, thin_factor
 
 #: Scores within this quantile of chi-squared enter the scatter. The first location and scale of each
 #: coordinate come from at most this many rows.
@@ -62,9 +46,8 @@ def scores_and_distances(X: Operator, V: Array) -> tuple[Array, Array]:
             distance[small] = row_norms(residual)
         return xp.concat([Y, distance[:, None]], axis=1)
 
-    s = V.shape[1]
-    both = X.map_rows(part, s + 1)
-    return both[:, :s], both[:, s]
+    both = X.map_rows(part, V.shape[1] + 1)
+    return both[:, :-1], both[:, -1]
 
 
 def orthogonal_distance(norms: Array, scores: Array, sizes: Array | None = None) -> Array:
@@ -79,7 +62,7 @@ def orthogonal_distance(norms: Array, scores: Array, sizes: Array | None = None)
     distance = xp.sqrt(norms - inside) * xp.sqrt(norms + inside)
     if sizes is None:
         return distance
-    least = np.sqrt(np.finfo(norms.dtype).eps) * np.maximum(8 * norms, 4 * sizes)
+    least = eps(norms) ** 0.5 * np.maximum(8 * norms, 4 * sizes)
     return np.where(distance > least, distance, 0)
 
 
@@ -131,19 +114,19 @@ def row_distances(
     X: Operator, center: np.ndarray, V: np.ndarray, weights: Array | None, spread: float
 ) -> RowDistances:
     """Return the distances of all rows: one pass, or one product with a kernel."""
-    view, factor, eps = centered_at(X, center), thin_factor(X, V), machine_eps(X)
+    view, factor, counted = centered_at(X, center), thin_factor(X, V), None
     if X.implicit:
         scores = view @ factor
         orthogonal = orthogonal_distance(view.row_norms(), scores, X.row_norms())
         counted = None if weights is None else weights > 0
-        floor = 8 * math.sqrt(eps) * spread
-        return RowDistances(center, V, scores, orthogonal, weights, floor, counted)
-    scores, orthogonal = scores_and_distances(view, factor)
-    if X.is_distributed:  # each worker keeps what has one number a row on its host
-        orthogonal = orthogonal.map_blocks(to_numpy, dtype=orthogonal.dtype)
-    scores, orthogonal = X.persist_rows(scores, orthogonal)
-    floor = 64 * (eps * spread + np.finfo(float).eps * float(np.linalg.norm(center)))
-    return RowDistances(center, V, scores, orthogonal, weights, floor)
+        floor = 8 * math.sqrt(eps(X)) * spread
+    else:
+        scores, orthogonal = scores_and_distances(view, factor)
+        if X.is_distributed:  # each worker keeps what has one number a row on its host
+            orthogonal = orthogonal.map_blocks(to_numpy, dtype=orthogonal.dtype)
+        scores, orthogonal = X.persist_rows(scores, orthogonal)
+        floor = 64 * (eps(X) * spread + eps(center) * float(np.linalg.norm(center)))
+    return RowDistances(center, V, scores, orthogonal, weights, floor, counted)
 
 
 def robust_scatter(

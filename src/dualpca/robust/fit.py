@@ -26,14 +26,7 @@ from ..solvers.solve import as_solver
 from ..solvers.subspace import principal_axes, solve_quietly
 from .distances import RobustComponents, RowDistances, robust_components, row_distances
 from .scale import bulk, centered_at, coordinates, thin_factor, typical_size
-from .starts import (
-    NEAR,
-    Start,
-    best_start,
-    number_of_components,
-    take_kernel_sample,
-    take_sample,
-)
+from .starts import NEAR, Start, best_start, number_of_components, take_kernel_sample, take_sample
 
 #: The subspace is fitted and the centre moved at most ROUNDS times. IRLS gives way to DCA after CYCLE
 #: iterations.
@@ -102,7 +95,6 @@ def fit_robust(
         s = number_of_components(options.n_components, sample, rng)
         if check_spectrum is not None and sample.spectrum is not None:
             check_spectrum(sample.spectrum, s)
-        solver = _solver(options.solver, s, X)
         start = best_start(sample.rows, options.init, s, sample.relative_center, rng)
     spread = typical_size(Centered(sample.rows, start.center[:, None]).row_norms())
     loss = scaled_loss(as_loss(options.loss), sample.rows, start, options.normalize)
@@ -110,14 +102,15 @@ def fit_robust(
     V, joint = sample.vectors(start.W), sample.fixed is None
     view, W = centered_at(X, center, spread), thin_factor(X, V)
     mass = None if weights is None else X.row_vector(weights)
-    fitted = fit_rows(view, W, loss, options, solver, mass, joint, spread)
+    fitted = fit_rows(view, W, loss, options, mass, joint, spread)
     shift, W, by_row, scales, residual, iterations = fitted
     center = center if shift is None else center + coordinates(shift)[:, 0]
     # Where all rows that count are the centre, any V fits them, and an implicit W has no columns.
     V = coordinates(W) if W.shape[1] else V
     rows, refitted = row_distances(X, center, V, weights, spread), False
     if options.refit and not rows.flat:
-        candidate = refit(X, rows, s, options, sample.fixed, spread, rng) or rows
+        seed = int(rng.integers(2**31))
+        candidate = refit(X, rows, s, options, sample.fixed, spread, seed) or rows
         size = 1.0 if options.normalize else spread
         before, after = (average_loss(loss, r, scales, size) for r in (rows, candidate))
         refitted = candidate is not rows and after <= before + GUARD * abs(before)
@@ -131,11 +124,9 @@ def fit_robust(
 
 def _solver(solver: Any, s: int, X: Operator) -> Any:
     """Return the solver of that name; "dual" stays. Refuse IRLS where memory has no room for it."""
-    if isinstance(solver, str) and solver == "dual":
-        return solver
-    if isinstance(solver, str) and solver == "auto":
+    if solver == "auto":
         solver = "irls" if X.shape[1] <= 2 * s and not X.implicit else "anderson"
-    solver = as_solver(solver)
+    solver = solver if solver == "dual" else as_solver(solver)
     if isinstance(solver, IRLS):
         n = X.shape[1] if X.is_distributed else min(X.shape)
         what = f"a Gram matrix of {n:,} x {n:,} and its eigenvectors"
@@ -164,32 +155,26 @@ def row_scales(norms: Array, spread: float) -> Array:
 
 
 def fit_rows(
-    base: Operator,
-    W: Array,
-    loss: Loss,
-    options: RobustOptions,
-    solver: Any,
-    mass: Array | None,
-    joint: bool,
-    spread: float,
+    X: Operator, W: Array, loss: Loss, options: RobustOptions, mass: Any, joint: bool, spread: float
 ) -> tuple[Array | None, Array, Array, Array | None, float, int]:
     """Minimise ``sum_i m_i rho(a_i ||(I - W W^T)(x_i - c)||)`` over W, and over c where ``joint``.
 
-    The rows of ``base`` are centred at the start; ``a_i`` is 1, or 1 over their norm. In turns, DCA
+    The rows of X are centred at the start; ``a_i`` is 1, or 1 over their norm. In turns, DCA
     finds W with c fixed (Algorithm 5; 6 for "dual" or a kernel), and c becomes the mean of the
     rows by their weights, which lowers the objective too; until c stays. Return the shift of c (None
     if it stays), W, the weights and the scales a of rows, the residual and the number of iterations.
     """
+    solver = _solver(options.solver, W.shape[1], X)
     with np.errstate(over="ignore", invalid="ignore"):  # an infinite norm is refused
-        norms = base.row_norms()
+        norms = X.row_norms()
     # A row that is divided by its norm may have any norm that is finite.
     bounded = options.normalize and largest(norms) < math.inf
-    check_energy(spread * spread if bounded else energy_of(norms), base)
-    scales = base.persist_rows(row_scales(norms, spread))[0] if options.normalize else None
+    check_energy(spread * spread if bounded else energy_of(norms), X)
+    scales = X.persist_rows(row_scales(norms, spread))[0] if options.normalize else None
     shift: Array | None = None
     iterations = 0
     for _ in range(ROUNDS):
-        view = base if shift is None else Centered(base, shift)
+        view = X if shift is None else Centered(X, shift)
         rows = view if scales is None else Weighted(view, scales)
         problem = robust(rows, loss=loss, mass=mass)
         left = {"tol": options.tol, "max_iter": max(1, options.max_iter - iterations)}
@@ -242,9 +227,9 @@ def refit(
     rows: RowDistances,
     s: int,
     options: RobustOptions,
-    center: np.ndarray | None,
+    center: Any,
     spread: float,
-    rng: np.random.Generator,
+    seed: int,
 ) -> RowDistances | None:
     """Return the distances from mean and s principal axes of the good rows.
 
@@ -269,14 +254,12 @@ def refit(
     else:
         view = centered_at(chosen, center, spread)
     view = view if b is None else Weighted(view, namespace(b).sqrt(b))
-    eps, seed = machine_eps(X), int(rng.integers(2**31))
-    if X.implicit and view.energy() <= 100 * eps * float(mass @ X.row_norms() ** 2):
+    tol = max(min(options.tol, 1e-4), ROUNDING * machine_eps(X))
+    if X.implicit and view.energy() <= 100 * machine_eps(X) * float(mass @ X.row_norms() ** 2):
         return None
-    tol = max(min(options.tol, 1e-4), ROUNDING * eps)
-    data = view.T if X.implicit else view
     with phase("refit"), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        ritz = principal_axes(data, s, tol=tol, seed=seed)
+        ritz = principal_axes(view.T if X.implicit else view, s, tol=tol, seed=seed)
     V = ritz.V
     if X.implicit:  # rows of a lower rank have fewer axes
         positive = ritz.theta > 1e-12 * ritz.theta[0]

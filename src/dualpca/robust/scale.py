@@ -73,10 +73,8 @@ def location_scale(Z: np.ndarray, h: int) -> tuple[np.ndarray, np.ndarray]:
     location = np.take_along_axis(mean, np.argmin(variance, axis=1)[:, None], 1)
     # The h-th distance from the location is the least over the windows of h values around it.
     edges = np.maximum(location - Z[:, : n - h + 1], Z[:, h - 1 :] - location)
-    cut = chi2_quantile(REWEIGHT, 1)
-    reach = edges.min(axis=1, keepdims=True) * math.sqrt(
-        cut / chi2_quantile(min(h / n, 1 - 0.5 / n), 1)
-    )
+    cut, share = chi2_quantile(REWEIGHT, 1), min(h / n, 1 - 0.5 / n)
+    reach = edges.min(axis=1, keepdims=True) * math.sqrt(cut / chi2_quantile(share, 1))
     first = (location - reach > Z).sum(axis=1, keepdims=True)
     last = (location + reach >= Z).sum(axis=1, keepdims=True)
 
@@ -185,8 +183,7 @@ def spatial_median(X: Operator, weights: Array | None = None, tol: float = 1e-6)
     xp = namespace(norms)
     size2, typical = norms * norms, typical_size(to_numpy(norms))
     floor = float(xp.finfo(norms.dtype).eps) * typical
-    zeros = X.asarray(np.zeros((X.shape[1], 1)))
-    c = X.rmatmul(zeros) if X.implicit else zeros
+    c = thin_factor(X, np.zeros((X.shape[1], 1)))
     for _ in range(100):
         c2 = float(gram(c)[0, 0])
 

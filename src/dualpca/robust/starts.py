@@ -13,21 +13,12 @@ import numpy as np
 from numpy.random import Generator
 from sklearn.exceptions import ConvergenceWarning
 
-from ..linalg import Array, eigh, host_sample, orthonormalize, sampled_rows, to_numpy
-from ..linalg import eps as machine_eps
+from ..linalg import Array, eigh, eps, host_sample, orthonormalize, sampled_rows, to_numpy
 from ..operators import Centered, Matrix, Operator, Weighted
 from ..operators.views import check_energy
 from ..solvers.solve import user_stacklevel
 from ..solvers.subspace import principal_axes
-from .scale import (
-    SAMPLE_ROWS,
-    fixed_center,
-    half,
-    least_outlying,
-    spatial_median,
-    thin_factor,
-    typical_size,
-)
+from .scale import SAMPLE_ROWS, fixed_center, half, least_outlying, spatial_median, typical_size
 
 #: The sample has at most this many rows and numbers; in feature space, where the kernel matrix of the
 #: sample is decomposed, at most this many rows.
@@ -94,7 +85,7 @@ def take_sample(X: Any, center: Any, weights: Array | None, rng: Generator) -> S
     else:
         chosen = sampled_rows(weights)[by_weight(host_sample(weights).astype(float), most, rng)]
     data, origin = X.take(chosen), np.zeros(d)
-    data = data.astype(np.float64) if X.sparse else to_numpy(data).astype(np.float64)
+    data = (data if X.sparse else to_numpy(data)).astype(np.float64)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # see check_energy
         if not X.sparse:
             origin = np.median(data[:: max(1, len(data) // SAMPLE_ROWS)], axis=0)
@@ -129,9 +120,9 @@ def take_kernel_sample(
         chosen = by_weight(mass, KERNEL_ROWS, rng)
     fixed = fixed_center(center, K, weights)
     origin = np.bincount(chosen, minlength=len(mass)) / len(chosen) if fixed is None else fixed
-    image = np.asarray(thin_factor(K, origin[:, None]).image, dtype=float)[:, 0]
-    S, eps = np.asarray(between(chosen), dtype=float), machine_eps(K)
-    rounding = 100 * eps * float(np.abs(np.diagonal(S)).max())
+    image = np.asarray(K.rmatmul(K.asarray(origin[:, None])).image, dtype=float)[:, 0]
+    S = np.asarray(between(chosen), dtype=float)
+    rounding = 100 * eps(K) * float(np.abs(np.diagonal(S)).max())
     S = S - image[chosen] - image[chosen][:, None] + float(image @ origin)
     spectrum = None if check_spectrum is None else _spectrum(S, rounding, K.dtype)
     if np.diagonal(S).max() <= rounding:
@@ -145,7 +136,7 @@ def take_kernel_sample(
     norms = np.sqrt(np.clip(np.diagonal(S), 0.0, None))
     norms = np.where(norms > 0, norms, 1.0)[:, None]
     values, U = eigh(S / norms / norms.T)
-    positive = values > len(chosen) * eps * float(values[0])
+    positive = values > len(chosen) * eps(K) * float(values[0])
     U, root = U[:, positive], np.sqrt(values[positive])
     relative = None if fixed is None else np.zeros(len(root))
     rows, basis = Matrix(norms * U * root), U / root / norms
@@ -191,23 +182,23 @@ class Start:
 def as_starts(init: Any, s: int, d: int) -> list[Any]:
     """Return the names and d x s arrays that ``init`` means."""
     if isinstance(init, str) and init == "auto":
-        return list(STARTS[:2])
+        init = STARTS[:2]
     several = isinstance(init, (list, tuple)) and any(
         isinstance(one, str) or np.ndim(one) == 2 for one in init
     )
-    starts = list(init) if several else [init]
-    for i, start in enumerate(starts):
+    starts = [
+        one if isinstance(one, str) else np.asarray(one, dtype=float).T
+        for one in (init if several else [init])
+    ]
+    for start in starts:
         if isinstance(start, str) and start not in STARTS:
             raise ValueError(
                 f"init={start!r} is unknown; choose among {', '.join(STARTS)}, or give components"
             )
-        if not isinstance(start, str):
-            starts[i] = np.asarray(start, dtype=float).T
-            if starts[i].shape != (d, s) or not np.isfinite(starts[i]).all():
-                raise ValueError(
-                    f"init has shape {starts[i].T.shape}; give finite components of shape {(s, d)}, "
-                    "or a name"
-                )
+        if not isinstance(start, str) and (start.shape != (d, s) or not np.isfinite(start).all()):
+            raise ValueError(
+                f"init has shape {start.T.shape}; give finite components of shape {(s, d)}, or a name"
+            )
     return starts
 
 
@@ -217,7 +208,7 @@ def make_start(
     """Return one start, by its name or from a d x s array; its centre is the middle where ``fixed``."""
     seed = int(rng.integers(2**31))
     if not isinstance(name, str):
-        return Start("array", middle, orthonormalize(np.asarray(name, dtype=float)))
+        return Start("array", middle, orthonormalize(name))
     if name == "random":
         return Start(name, middle, orthonormalize(rng.standard_normal((X.shape[1], s))))
     if name == "spherical":
@@ -245,8 +236,7 @@ def concentrate(X: Operator, start: Start, h: int, fixed: bool) -> Start:
 
     Each is a step of DCA on the sum of the h smallest squared residuals, which never rises.
     """
-    center, W = start.center[:, None], start.W
-    objective = math.inf
+    center, W, objective = start.center[:, None], start.W, math.inf
     for _ in range(STEPS):
         view = Centered(X, center)
         Y = view @ W
@@ -331,19 +321,17 @@ def components_for(variances: np.ndarray, share: float | str, limit: int) -> int
 
 def warn_of_doubt(outliers: Array, contamination: Any, start: Start) -> None:
     """Warn where the fit may not be of the data: most rows are flagged, or the starts disagree."""
-    share = float(host_sample(outliers).mean())
+    share, doubts = float(host_sample(outliers).mean()), []
     if share > 0.5 and contamination == "auto":
-        warnings.warn(
+        doubts.append(
             f"{share:.0%} of the rows are flagged: more than half, so that the flagged rows may be the "
-            "data; look at the outlier map, or try another n_components",
-            UserWarning,
-            stacklevel=user_stacklevel(),
+            "data; look at the outlier map, or try another n_components"
         )
     if start.agreement < DISAGREE and start.nearness > 0.9:
-        warnings.warn(
+        doubts.append(
             "two starts found subspaces that fit about equally well, each another half of the rows "
             f"({start.agreement:.0%} in common); try another n_components, or compare the fits of "
-            "init='stahel_donoho' and init='spherical'",
-            UserWarning,
-            stacklevel=user_stacklevel(),
+            "init='stahel_donoho' and init='spherical'"
         )
+    for doubt in doubts:
+        warnings.warn(doubt, UserWarning, stacklevel=user_stacklevel())

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -284,24 +285,20 @@ def _together(C: DeflatedGram, options: SparseOptions, warm: Array) -> SparseRes
         deflated = sparse_components(C, other)
         tried.append((deflated.W, np.inf, deflated.iterations))
         tried += [] if warm is None else [(warm, np.inf, 0)]
-        fit = _least_squares(deflated.problems)
+        fit = partial(_least_squares, deflated.problems)
         tried = [_iterate(C, fit, W, options, steps) for W, _, steps in tried]
     W, residual, steps = max(tried, key=explained)
     return SparseResult(W, [problem], residual, steps)
 
 
-def _least_squares(problems: list[DCProblem]) -> Callable[[Array, Array], Array]:
+def _least_squares(problems: list[DCProblem], W: Array, CW: Array) -> Array:
     """Fit one loading after the other, the scores fixed: ``||X - T W^T||`` never rises. No DCA."""
-
-    def fit(W: Array, CW: Array) -> Array:
-        W, XT, G = best_scores(W, CW)
-        for j, problem in enumerate(problems):
-            if G[j, j] > 0:
-                z = (XT[:, [j]] - W @ G[:, [j]]) / G[j, j] + W[:, [j]]
-                W[:, [j]] = np.where(problem.G.conjugate.subgradient(z) != 0, z, 0.0)
-        return W
-
-    return fit
+    W, XT, G = best_scores(W, CW)
+    for j, problem in enumerate(problems):
+        if G[j, j] > 0:
+            z = (XT[:, [j]] - W @ G[:, [j]]) / G[j, j] + W[:, [j]]
+            W[:, [j]] = np.where(problem.G.conjugate.subgradient(z) != 0, z, 0.0)
+    return W
 
 
 def _pivots(C: DeflatedGram, s: int) -> Array:
@@ -320,20 +317,16 @@ def _pivots(C: DeflatedGram, s: int) -> Array:
 
 
 def _iterate(
-    C: DeflatedGram,
-    advance: Callable[..., Array],
-    W: Array,
-    options: SparseOptions,
-    before: int = 0,
+    C: DeflatedGram, step: Callable[..., Array], W: Array, options: SparseOptions, before: int = 0
 ) -> tuple[Array, float, int]:
-    """Repeat ``W = advance(W, C W)`` until the columns turn by at most ``tol``.
+    """Repeat ``W = step(W, C W)`` until the columns turn by at most ``tol``.
 
     Return W, the last turn and the number of steps, with those ``before``. The common scale of W
     means nothing, and would overflow or vanish with that of the data.
     """
     residual, steps = np.inf, 0
     while residual > options.tol and steps < options.max_iter:
-        new, steps = advance(W, C @ W), steps + 1
+        new, steps = step(W, C @ W), steps + 1
         residual = float(np.linalg.norm(unit(new) - unit(W))) / W.shape[1] ** 0.5
         W = new / (float(np.abs(new).max()) or 1.0)
         if report_step(options.method, residual, options.tol):

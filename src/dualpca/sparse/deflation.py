@@ -111,17 +111,16 @@ def adjusted_variances(W: np.ndarray, CW: np.ndarray) -> np.ndarray:
 
 
 def cumulative_variances(W: np.ndarray, CW: np.ndarray) -> np.ndarray:
-    """``||X P_j||^2``, P_j the projection on the first j loadings (Shen and Huang 2008)."""
+    """``||X P_j||^2 = tr (W_j^T W_j)^+ W_j^T C W_j``, P_j the projection on the first j loadings W_j.
+
+    Shen and Huang (2008).
+    """
     G, M = W.T @ W, W.T @ CW
-    captured, P = np.zeros(len(G)), np.zeros((len(G), 0))
-    for j in range(len(G)):  # W P is orthonormal
-        p = np.eye(len(G))[:, j] - P @ (P.T @ G[:, j])
-        p -= P @ (P.T @ (G @ p))
-        length = float(p @ G @ p)
-        if length > RANK:
-            P = np.column_stack([P, p / length**0.5])
-        captured[j] = (P * (M @ P)).sum()
-    return captured
+
+    def captured(j: int) -> float:
+        return float(np.vdot(np.linalg.pinv(G[:j, :j], RANK, hermitian=True), M[:j, :j]))
+
+    return np.array([captured(j + 1) for j in range(len(G))])
 
 
 def lengths(W: np.ndarray) -> np.ndarray:
@@ -151,7 +150,8 @@ def polar_targets(W: np.ndarray, CW: np.ndarray) -> np.ndarray:
     This is what :class:`dualpca.functions.Spectral` computes, with directions below ``RANK`` dropped.
     """
     theta, Q = np.linalg.eigh(W.T @ CW)
-    Z = CW @ ((Q * _power(theta, -0.5)) @ Q.T)
+    theta, Q = theta[_above(theta)], Q[:, _above(theta)]
+    Z = CW @ ((Q / np.sqrt(theta)) @ Q.T)
     return np.where(_above((Z**2).sum(axis=0)), Z, 0.0)
 
 
@@ -161,8 +161,7 @@ def fit_targets(W: np.ndarray, CW: np.ndarray) -> np.ndarray:
     Its k largest entries are the best k-sparse one. No DCA: T are the scores that fit X best.
     """
     W, XT, G = best_scores(W, CW)
-    sizes = np.diag(G)
-    return np.where(sizes > 0, (XT - W @ G) / np.where(sizes > 0, sizes, 1.0) + W, 0.0)
+    return W + (XT - W @ G) / np.where(np.diag(G) > 0, np.diag(G), 1.0)
 
 
 def best_scores(W: np.ndarray, CW: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -171,8 +170,7 @@ def best_scores(W: np.ndarray, CW: np.ndarray) -> tuple[np.ndarray, np.ndarray, 
     Columns are 0 where the scores are no more than rounding.
     """
     W, CW = W / lengths(W), CW / lengths(W)
-    theta, Q = np.linalg.eigh(W.T @ W)
-    inverse = (Q * _power(theta, -1.0)) @ Q.T
+    inverse = np.linalg.pinv(W.T @ W, RANK * W.shape[1], hermitian=True)
     XT = CW @ inverse
     G = inverse @ (W.T @ XT)
     significant = np.diag(G) > RANK * max(float(np.einsum("ij,ij->j", W, CW).max()), 0.0) * len(G)
@@ -182,8 +180,3 @@ def best_scores(W: np.ndarray, CW: np.ndarray) -> tuple[np.ndarray, np.ndarray, 
 def _above(values: np.ndarray) -> np.ndarray:
     """Return which values are more than rounding of the largest."""
     return values > RANK * max(float(values.max()), 0.0) * len(values)
-
-
-def _power(theta: np.ndarray, exponent: float) -> np.ndarray:
-    positive = _above(theta)
-    return np.where(positive, np.where(positive, theta, 1.0) ** exponent, 0.0)
