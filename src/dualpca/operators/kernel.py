@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
+from functools import partial, partialmethod
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
 
-from ..linalg import Array
+from ..linalg import Array, is_implicit
 from .base import Operator
 from .block_ops import block_rows
 from .blocks import Blocks
@@ -59,33 +61,21 @@ class Representer:
             return other.inner(self)
         return float(array_namespace(self.image).sum(self.image * other.coefficients))
 
-    def _linear(self, f: Callable[..., Array], *others: Representer) -> Representer:
-        factors = (self, *others)
-        return Representer(
-            self.operator,
-            f(*(W.coefficients for W in factors)),
-            lambda: f(*(W.image for W in factors)),
-        )
+    def _linear(self, f: Callable[..., Array], *operands: Any) -> Representer:
+        """Return f of this factor and the operands, by its coefficients and by its image."""
 
-    def __matmul__(self, M: Array) -> Representer:
-        return self._linear(lambda A: A @ M)
+        def applied(part: str) -> Array:
+            factors = (self, *operands)
+            return f(*(getattr(W, part) if is_implicit(W) else W for W in factors))
 
-    def __add__(self, other: Representer) -> Representer:
-        return self._linear(lambda A, B: A + B, other)
+        return Representer(self.operator, applied("coefficients"), partial(applied, "image"))
 
-    def __sub__(self, other: Representer) -> Representer:
-        return self._linear(lambda A, B: A - B, other)
-
-    def __mul__(self, scalar: float) -> Representer:
-        return self._linear(lambda A: A * scalar)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, scalar: float) -> Representer:
-        return self._linear(lambda A: A / scalar)
-
-    def __neg__(self) -> Representer:
-        return self._linear(lambda A: -A)
+    __add__ = partialmethod(_linear, operator.add)
+    __sub__ = partialmethod(_linear, operator.sub)
+    __neg__ = partialmethod(_linear, operator.neg)
+    __mul__ = __rmul__ = partialmethod(_linear, operator.mul)
+    __truediv__ = partialmethod(_linear, operator.truediv)
+    __matmul__ = partialmethod(_linear, operator.matmul)
 
 
 class Kernel(Operator):
@@ -180,12 +170,7 @@ def from_gram(C: Any) -> Operator:
     return Kernel.from_matrix(C).T
 
 
-class _Symmetric(View):
-    def rmatmul(self, H: Array) -> Array:
-        return self.matmul(H)
-
-
-class _Among(_Symmetric):
+class _Among(View):
     """``K[rows, rows]``, never copied in a product."""
 
     def __init__(self, K: Operator, rows: np.ndarray) -> None:
@@ -197,11 +182,13 @@ class _Among(_Symmetric):
         whole[self._rows] = W
         return self.X.matmul(whole)[self._rows]
 
+    rmatmul = matmul
+
     def todense(self) -> Array:
         return self.X.todense()[self._rows[:, None], self._rows]
 
 
-class _Outer(_Symmetric):
+class _Outer(View):
     """``X X^T``, never formed in a product."""
 
     def __init__(self, X: Operator) -> None:
@@ -209,6 +196,8 @@ class _Outer(_Symmetric):
 
     def matmul(self, W: Array) -> Array:
         return self.X.T.sweep(W)
+
+    rmatmul = matmul
 
     def todense(self) -> Array:
         return self.X.kernel()

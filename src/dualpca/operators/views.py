@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -18,46 +18,31 @@ RANGE = 2.0**10
 class View(Operator):
     """What every wrapper of an operator passes on to the one below it."""
 
+    implicit: Any = property(attrgetter("X.implicit"))
+    is_distributed: Any = property(attrgetter("X.is_distributed"))
+    read_seconds: Any = property(attrgetter("X.read_seconds"))
+    sparse: Any = property(attrgetter("X.sparse"))
+    removed_energy: Any = property(attrgetter("X.removed_energy"))
+    passes: Any = property(attrgetter("X.passes"))
+    blas_limited: Any = property(attrgetter("X.blas_limited"))
+    asarray: Any = property(attrgetter("X.asarray"))
+    persist_rows: Any = property(attrgetter("X.persist_rows"))
+
     def __init__(
         self, X: Operator, shape: tuple[int, int] | None = None, dtype: Any = None
     ) -> None:
         self.X = X
         self.shape = X.shape if shape is None else shape
         self.dtype = X.dtype if dtype is None else dtype
-        self.implicit = X.implicit
-        self.is_distributed = X.is_distributed
-        self.read_seconds = X.read_seconds
-
-    @property
-    def sparse(self) -> bool:  # type: ignore[override]
-        return self.X.sparse
 
     @property
     def entries(self) -> int:
         (N, d), (rows, columns) = self.X.shape, self.shape
         return self.X.entries * rows * columns // max(1, N * d)
 
-    @property
-    def removed_energy(self) -> float:  # type: ignore[override]
-        return self.X.removed_energy
-
-    @property
-    def passes(self) -> int:
-        return self.X.passes
-
-    def blas_limited(self) -> AbstractContextManager[Any]:
-        return self.X.blas_limited()
-
-    def asarray(self, values: Any) -> Array:
-        return self.X.asarray(values)
-
     def row_vector(self, values: Any, name: str = "the vector") -> Array:
-        if self.shape[0] == self.X.shape[0]:
-            return self.X.row_vector(values, name)
-        return super().row_vector(values, name)
-
-    def persist_rows(self, *arrays: Array) -> tuple[Array, ...]:
-        return self.X.persist_rows(*arrays)
+        same_rows = self.shape[0] == self.X.shape[0]
+        return (self.X if same_rows else super()).row_vector(values, name)
 
 
 class LinearOperatorProducts(Operator):
@@ -78,9 +63,10 @@ class LinearOperatorProducts(Operator):
 class Transposed(View):
     """``X^T``. Its sweep needs X^T H finished before the first row: two passes over the rows of X."""
 
+    implicit = False
+
     def __init__(self, X: Operator) -> None:
         super().__init__(X, (X.shape[1], X.shape[0]))
-        self.implicit = False
 
     @property
     def T(self) -> Operator:
