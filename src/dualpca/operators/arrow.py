@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -28,7 +27,7 @@ def index_of(schema: Any, rows: int | None = None) -> tuple[list[str], Counted |
     """
     names = set(schema.names)
     try:
-        entries = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))["index_columns"]
+        entries = (schema.pandas_metadata or {})["index_columns"]
         levels = [entry for entry in entries if isinstance(entry, str) and entry in names]
         counted = _counted(entries[0], rows) if len(entries) == 1 and not levels else None
     except (ValueError, TypeError, LookupError, RecursionError):
