@@ -86,23 +86,21 @@ class ArrowSource(Source):
         return iter(data.to_batches() if hasattr(data, "to_batches") else [data])
 
     def read(self, block_bytes: int) -> Iterator[Any]:
-        left, step, filled = self.shape[0], self._rows(block_bytes), 0
-        block = self._empty(min(step, left))
+        (left, d), step, filled = self.shape, self._rows(block_bytes), 0
         for whole in self._batches(step):
             batch, start = whole.select(self._columns), 0
             while start < batch.num_rows:
-                if len(block) == 0:
+                if left == 0:
                     raise changed(f"more than {self.shape[0]} rows", self.shape[0])
+                if filled == 0:
+                    block = np.empty((min(step, left), d), dtype=self.dtype, order="F")
                 part = batch.slice(start, len(block) - filled)
                 _fill(block[filled : filled + part.num_rows], part)
                 start, filled = start + part.num_rows, filled + part.num_rows
                 if filled == len(block):
                     yield block
+                    del block  # or it would be held while the next batch is read
                     left, filled = left - filled, 0
-                    block = self._empty(min(step, left))
-
-    def _empty(self, rows: int) -> np.ndarray:
-        return np.empty((rows, self.shape[1]), dtype=self.dtype, order="F")
 
 
 def _arrow_type(name: str, kind: Any) -> np.dtype:

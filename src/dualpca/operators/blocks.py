@@ -51,6 +51,8 @@ class Blocks(RowBlocked):
            [0., 0., 0.]])
     """
 
+    sparse: Any = property(lambda self: self._sources[0].sparse)
+
     def __init__(
         self,
         blocks: Sequence[Any],
@@ -71,8 +73,9 @@ class Blocks(RowBlocked):
                 f"shapes has {len(shapes)} entries for {len(blocks)} blocks; give one for each block"
             )
         self._sources: list[Source] = []
+        given: Sequence[Any] = shapes or [None] * len(blocks)
         known = dtype
-        for block, shape in zip(blocks, shapes or [None] * len(blocks), strict=True):
+        for block, shape in zip(blocks, given, strict=True):
             source = FunctionSource(block, shape, known) if callable(block) else source_of(block)
             if shape is not None and source.shape != tuple(shape):
                 raise ValueError(
@@ -108,10 +111,6 @@ class Blocks(RowBlocked):
                     "all blocks must have the same columns in the same order"
                 )
             source.advise(self._block_bytes)
-
-    @property
-    def sparse(self) -> bool:  # type: ignore[override]
-        return self._sources[0].sparse
 
     def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
         read, start = self._unchanged(), 0

@@ -98,12 +98,6 @@ def map_of(data: Any) -> tuple[Any, int]:
     return data, 0
 
 
-def touch(block: np.ndarray) -> None:
-    """Bring the pages of a mapped block into memory by copying a number of each."""
-    steps = (max(1, mmap.PAGESIZE // max(1, abs(stride))) for stride in block.strides)
-    block[tuple(slice(None, None, step) for step in steps)].copy()
-
-
 class ArraySource(Source):
     """A numpy array or scipy.sparse matrix, one block; or a memory map. All blocks are views.
 
@@ -132,7 +126,9 @@ class ArraySource(Source):
         for start in range(0, self.shape[0], step):
             block = self._data[start : start + step]
             self._check_size()
-            touch(block)
+            # A copy of a number of each page brings the pages into memory.
+            steps = (max(1, mmap.PAGESIZE // max(1, abs(stride))) for stride in block.strides)
+            block[tuple(slice(None, None, each) for each in steps)].copy()
             yield block
 
     def take(self, rows: np.ndarray) -> Any:
@@ -230,9 +226,7 @@ class ChunkedSource(Source):
 class FunctionSource(Source):
     """A function without arguments that returns a block of one of the other kinds."""
 
-    def __init__(
-        self, function: Callable[[], Any], shape: tuple[int, int] | None = None, dtype: Any = None
-    ) -> None:
+    def __init__(self, function: Callable[[], Any], shape: Any = None, dtype: Any = None) -> None:
         self._function = function
         if shape is None or dtype is None:
             first = source_of(function())

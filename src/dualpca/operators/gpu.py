@@ -6,15 +6,14 @@ import ctypes
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, partialmethod
 from typing import Any
 
 import numpy as np
 from array_api_compat import is_cupy_array, is_torch_array
 
 from ..linalg import Array
-from .base import Operator, SweepMap
-from .block_ops import block_rows
+from .base import Operator
 from .files import ahead
 from .row_blocks import RowBlocked
 from .views import View
@@ -50,8 +49,7 @@ class OnDevice(RowBlocked):
         import torch
 
         if self._device.type == "cpu":
-            for rows, block in self._host.blocks(FACTOR):
-                yield rows, _tensor(block)
+            yield from ((rows, _tensor(block)) for rows, block in self._host.blocks(FACTOR))
             return
         stream = torch.cuda.current_stream(self._device)
         for rows, block, copied in ahead(self._copies()):
@@ -64,19 +62,13 @@ class OnDevice(RowBlocked):
         import torch
 
         stream = torch.cuda.Stream(self._device)
-        rows_at_once = block_rows(self.shape[1], self.dtype.itemsize, FACTOR)
-        shape = (min(rows_at_once, self.shape[0]), self.shape[1])
-        staged = [torch.empty(shape, dtype=self.dtype, pin_memory=True) for _ in range(2)]
-        sent: list[Any] = [None, None]
-        for i, (rows, block) in enumerate(self._host.blocks(FACTOR)):
-            k = i % 2
-            if sent[k] is not None:
-                sent[k].synchronize()
-            buffer = staged[k][: block.shape[0]].copy_(_tensor(block))
+        for rows, block in self._host.blocks(FACTOR):
+            # torch takes pinned memory again once it has been sent.
+            staged = torch.empty(block.shape, dtype=self.dtype, pin_memory=True)
+            staged.copy_(_tensor(block))
             with torch.cuda.stream(stream):
-                moved = buffer.to(self._device, non_blocking=True)
-                sent[k] = stream.record_event()
-            yield rows, moved, sent[k]
+                moved = staged.to(self._device, non_blocking=True)
+            yield rows, moved, stream.record_event()
 
     def take(self, rows: np.ndarray) -> Any:
         return self.asarray(self._host.take(rows))
@@ -138,14 +130,10 @@ class Tf32(View):
     def T(self) -> Operator:
         return self.__dict__.setdefault("_transposed", Tf32(self.X.T))
 
-    def matmul(self, W: Array) -> Array:
-        with matmul_precision(W, "tf32"):
-            return self.X.matmul(W)
+    def _product(self, name: str, factor: Array, *row_map: Any) -> Any:
+        with matmul_precision(factor, "tf32"):
+            return getattr(self.X, name)(factor, *row_map)
 
-    def rmatmul(self, H: Array) -> Array:
-        with matmul_precision(H, "tf32"):
-            return self.X.rmatmul(H)
-
-    def sweep(self, W: Array, row_map: SweepMap | None = None) -> Any:
-        with matmul_precision(W, "tf32"):
-            return self.X.sweep(W, row_map)
+    matmul: Any = partialmethod(_product, "matmul")
+    rmatmul: Any = partialmethod(_product, "rmatmul")
+    sweep: Any = partialmethod(_product, "sweep")

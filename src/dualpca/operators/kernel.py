@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from functools import partial, partialmethod
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -25,11 +26,10 @@ class Representer:
     iteration costs one product with K.
     """
 
-    def __init__(
-        self, operator: Kernel, coefficients: Array, image: Callable[[], Array] | None = None
-    ) -> None:
-        self.operator = operator
-        self.coefficients = coefficients
+    dtype: Any = property(attrgetter("coefficients.dtype"))
+
+    def __init__(self, operator: Kernel, coefficients: Array, image: Any = None) -> None:
+        self.operator, self.coefficients = operator, coefficients
         self._image: Callable[[], Array] | None = image
         self._known: Array | None = None
 
@@ -40,10 +40,6 @@ class Representer:
             self._known = self._image() if self._image else self.operator.K @ self.coefficients
             self._image = None
         return self._known
-
-    @property
-    def dtype(self) -> Any:
-        return self.coefficients.dtype
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -91,26 +87,23 @@ class Kernel(Operator):
     """
 
     implicit = True
+    passes: Any = property(attrgetter("K.passes"))
+    asarray: Any = property(attrgetter("K.asarray"))
 
     def __init__(self, K: Operator, diagonal: Callable[[], Array]) -> None:
         if K.shape[0] != K.shape[1]:
             raise ValueError(f"K has shape {K.shape}; a kernel matrix is square")
-        self.K = K
-        self.shape = K.shape
-        self.dtype = K.dtype
-        self._diagonal = diagonal
+        self.K, self._diagonal = K, diagonal
+        self.shape, self.dtype = K.shape, K.dtype
 
     @classmethod
     def from_matrix(cls, K: Any) -> Kernel:
         """Return the kernel operator of a kernel matrix in memory."""
         matrix = Matrix(K)
 
-        def diagonal() -> Array:
-            if matrix.sparse:
-                return matrix.data.diagonal()
-            return array_namespace(matrix.data).linalg.diagonal(matrix.data)
-
-        return cls(matrix, diagonal)
+        if matrix.sparse:
+            return cls(matrix, matrix.data.diagonal)
+        return cls(matrix, lambda: array_namespace(matrix.data).linalg.diagonal(matrix.data))
 
     @classmethod
     def from_function(cls, kernel: Callable[[Any, Any], Any], X: Any) -> Kernel:
@@ -133,16 +126,20 @@ class Kernel(Operator):
     @classmethod
     def linear(cls, X: Operator) -> Kernel:
         """Return ``K = X X^T``, as two products with X, never formed."""
-        return cls(_Outer(X), lambda: X.row_norms() ** 2)
+        K = _Symmetric(X, X.shape[0], X.T.sweep, X.kernel)
+        return cls(K, lambda: X.row_norms() ** 2)
 
     def among(self, present: np.ndarray) -> Kernel:
         """Return K between the rows where ``present`` is true; nothing is copied."""
-        rows = np.flatnonzero(present)
-        return Kernel(_Among(self.K, rows), lambda: self._diagonal()[rows])
+        rows, K = np.flatnonzero(present), self.K
 
-    @property
-    def passes(self) -> int:
-        return self.K.passes
+        def product(W: Array) -> Array:
+            whole = K.asarray(np.zeros((K.shape[0], W.shape[1])))
+            whole[rows] = W
+            return K.matmul(whole)[rows]
+
+        part = _Symmetric(K, len(rows), product, lambda: K.todense()[rows[:, None], rows])
+        return Kernel(part, lambda: self._diagonal()[rows])
 
     def matmul(self, W: Representer) -> Array:
         return W.image
@@ -161,43 +158,24 @@ class Kernel(Operator):
     def kernel(self, *, single: bool = False) -> Array:
         return self.K.todense()
 
-    def asarray(self, values: Any) -> Array:
-        return self.K.asarray(values)
-
 
 def from_gram(C: Any) -> Operator:
     """Return an operator X of which only ``C = X^T X`` is known."""
     return Kernel.from_matrix(C).T
 
 
-class _Among(View):
-    """``K[rows, rows]``, never copied in a product."""
+class _Symmetric(View):
+    """A matrix of n rows, made of X, that is known by its products; its columns are its rows."""
 
-    def __init__(self, K: Operator, rows: np.ndarray) -> None:
-        super().__init__(K, (len(rows), len(rows)))
-        self._rows = rows
-
-    def matmul(self, W: Array) -> Array:
-        whole = self.asarray(np.zeros((self.X.shape[0], W.shape[1])))
-        whole[self._rows] = W
-        return self.X.matmul(whole)[self._rows]
-
-    rmatmul = matmul
-
-    def todense(self) -> Array:
-        return self.X.todense()[self._rows[:, None], self._rows]
-
-
-class _Outer(View):
-    """``X X^T``, never formed in a product."""
-
-    def __init__(self, X: Operator) -> None:
-        super().__init__(X, (X.shape[0], X.shape[0]))
+    def __init__(self, X: Operator, n: int, product: Any, dense: Any) -> None:
+        super().__init__(X, (n, n))
+        self._product, self._dense = product, dense
 
     def matmul(self, W: Array) -> Array:
-        return self.X.T.sweep(W)
+        return self._product(W)
 
-    rmatmul = matmul
+    def rmatmul(self, H: Array) -> Array:
+        return self._product(H)
 
     def todense(self) -> Array:
-        return self.X.kernel()
+        return self._dense()

@@ -28,9 +28,7 @@ class View(Operator):
     asarray: Any = property(attrgetter("X.asarray"))
     persist_rows: Any = property(attrgetter("X.persist_rows"))
 
-    def __init__(
-        self, X: Operator, shape: tuple[int, int] | None = None, dtype: Any = None
-    ) -> None:
+    def __init__(self, X: Operator, shape: Any = None, dtype: Any = None) -> None:
         self.X = X
         self.shape = X.shape if shape is None else shape
         self.dtype = X.dtype if dtype is None else dtype
@@ -41,8 +39,9 @@ class View(Operator):
         return self.X.entries * rows * columns // max(1, N * d)
 
     def row_vector(self, values: Any, name: str = "the vector") -> Array:
-        same_rows = self.shape[0] == self.X.shape[0]
-        return (self.X if same_rows else super()).row_vector(values, name)
+        if self.shape[0] == self.X.shape[0]:
+            return self.X.row_vector(values, name)
+        return super().row_vector(values, name)
 
 
 class LinearOperatorProducts(Operator):
@@ -64,16 +63,13 @@ class Transposed(View):
     """``X^T``. Its sweep needs X^T H finished before the first row: two passes over the rows of X."""
 
     implicit = False
+    T: Any = property(attrgetter("X"))
+    matmul: Any = property(attrgetter("X.rmatmul"))
+    energy: Any = property(attrgetter("X.energy"))
+    kernel: Any = property(attrgetter("X.gram"))
 
     def __init__(self, X: Operator) -> None:
         super().__init__(X, (X.shape[1], X.shape[0]))
-
-    @property
-    def T(self) -> Operator:
-        return self.X
-
-    def matmul(self, W: Array) -> Array:
-        return self.X.rmatmul(W)
 
     def rmatmul(self, H: Array) -> Array:
         return gathered(self.X.matmul(H))
@@ -84,14 +80,8 @@ class Transposed(View):
     def row_norms(self) -> Array:
         return self.asarray(np.sqrt(self.X.column_squares()))
 
-    def energy(self) -> float:
-        return self.X.energy()
-
     def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
         return self.X.kernel(single=single) if weights is None else super().gram(weights)
-
-    def kernel(self, *, single: bool = False) -> Array:
-        return self.X.gram(single=single)
 
 
 class ColumnsView(View):
@@ -117,14 +107,11 @@ class Weighted(View):
         super().__init__(X)
         self.b = b
 
-    def _scale(self, Y: Array) -> Array:
-        return self.b[:, None] * Y
-
     def matmul(self, W: Array) -> Array:
-        return self._scale(self.X.matmul(W))
+        return self.b[:, None] * self.X.matmul(W)
 
     def rmatmul(self, H: Array) -> Array:
-        return self.X.rmatmul(self._scale(H))
+        return self.X.rmatmul(self.b[:, None] * H)
 
     def sweep(self, W: Array, row_map: SweepMap | None = None) -> Any:
         b = self.b
@@ -145,21 +132,18 @@ class Weighted(View):
     def row_norms(self) -> Array:
         return self.persist_rows(namespace(self.b).abs(self.b) * self.X.row_norms())[0]
 
-    def _times_squares(self, weights: Array | None) -> Array:
-        return self.b**2 if weights is None else self.b**2 * weights
-
     def column_squares(self, weights: Array | None = None) -> np.ndarray:
-        return self.X.column_squares(self._times_squares(weights))
+        return self.X.column_squares(self.b**2 * (1.0 if weights is None else weights))
 
     def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
-        return self.X.gram(self._times_squares(weights), single=single)
+        return self.X.gram(self.b**2 * (1.0 if weights is None else weights), single=single)
 
     def kernel(self, *, single: bool = False) -> Array:
         b = gathered(self.b)
         return b[:, None] * self.X.kernel(single=single) * b[None, :]
 
     def todense(self) -> Array:
-        return self._scale(self.X.todense())
+        return self.b[:, None] * self.X.todense()
 
     def float32_copy(self, scale: float) -> Operator | None:
         X = self.X.float32_copy(scale)
@@ -174,15 +158,12 @@ def check_energy(energy: float, X: Operator) -> None:
     info = finfo(X)
     if not energy <= float(info.max) / RANGE:
         size = "large that their squares overflow"
-    elif energy >= float(info.smallest_normal) * RANGE or _is_zero(energy, X):
+    elif energy >= float(info.smallest_normal) * RANGE:
         return
     else:
+        while isinstance(X, View) and not X.explicit_rows:
+            X = X.X
+        if energy == 0 and largest(X.row_norms()) == 0:  # they do not vanish as squares do
+            return
         size = "small that their squares underflow"
     raise ValueError(f"X has entries so {size} {info.dtype}; divide X by its largest magnitude")
-
-
-def _is_zero(energy: float, X: Operator) -> bool:
-    """Return whether X is 0, by the norms of rows, which do not vanish where their squares do."""
-    while isinstance(X, View) and not X.explicit_rows:
-        X = X.X
-    return energy == 0 and largest(X.row_norms()) == 0
