@@ -152,10 +152,8 @@ def rows_of(data: Any, start: int, stop: int) -> Any:
     for top, *left in itertools.product(tops, *map(range, itertools.repeat(0), columns, wide)):
         low, high = max(top, start), min(top + tall, stop)
         part = [slice(a, a + w) for a, w in zip(left, wide, strict=True)]
-        block, place = (
-            data[(slice(low, high), *part)],
-            out[(slice(low - start, high - start), *part)],
-        )
+        block = data[(slice(low, high), *part)]
+        place = out[(slice(low - start, high - start), *part)]
         if block.shape != place.shape:  # it was shortened meanwhile
             return data[start:stop]
         place[...] = block
