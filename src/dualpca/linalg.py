@@ -78,8 +78,8 @@ def over_blocks(A: Array, f: Callable[[int, Array], Any]) -> list[Any]:
 
 
 @singledispatch
-def map_row_blocks(A: Array, f: Callable[[Array], Array], columns: int | None = None) -> Array:
-    """Return ``f(A)``, with ``columns`` numbers or one a row, computed where the rows are."""
+def map_row_blocks(A: Array, f: Callable[[Array], Array]) -> Array:
+    """Return ``f(A)``, with one number a row, computed where the rows are."""
     return f(A)
 
 

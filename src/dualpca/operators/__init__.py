@@ -19,24 +19,9 @@ from .readable import check_readable
 from .row_blocks import RowBlocked, RowMap, Selected
 from .views import LinearOperatorProducts, Weighted
 
-__all__ = [
-    "Blocks",
-    "Centered",
-    "Kernel",
-    "Matrix",
-    "Operator",
-    "Representer",
-    "RowBlocked",
-    "RowMap",
-    "Selected",
-    "Shifted",
-    "Weighted",
-    "as_operator",
-    "as_rows",
-    "centered",
-    "from_gram",
-    "is_streamed",
-]
+__all__ = ["Blocks", "Kernel", "Matrix", "Operator", "Representer", "RowBlocked", "RowMap"]
+__all__ += ["Centered", "Selected", "Shifted", "Weighted", "as_rows", "centered"]
+__all__ += ["as_operator", "from_gram", "is_streamed"]
 
 
 def as_operator(X: Any, *, block_bytes: int | None = None, device: Any = None) -> Operator:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -28,7 +27,7 @@ def index_of(schema: Any, rows: int | None = None) -> tuple[list[str], Counted |
     """
     names = set(schema.names)
     try:
-        entries = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))["index_columns"]
+        entries = (schema.pandas_metadata or {})["index_columns"]
         levels = [entry for entry in entries if isinstance(entry, str) and entry in names]
         counted = _counted(entries[0], rows) if len(entries) == 1 and not levels else None
     except (ValueError, TypeError, LookupError, RecursionError):
@@ -87,23 +86,21 @@ class ArrowSource(Source):
         return iter(data.to_batches() if hasattr(data, "to_batches") else [data])
 
     def read(self, block_bytes: int) -> Iterator[Any]:
-        left, step, filled = self.shape[0], self._rows(block_bytes), 0
-        block = self._empty(min(step, left))
+        (left, d), step, filled = self.shape, self._rows(block_bytes), 0
         for whole in self._batches(step):
             batch, start = whole.select(self._columns), 0
             while start < batch.num_rows:
-                if len(block) == 0:
+                if left == 0:
                     raise changed(f"more than {self.shape[0]} rows", self.shape[0])
+                if filled == 0:
+                    block = np.empty((min(step, left), d), dtype=self.dtype, order="F")
                 part = batch.slice(start, len(block) - filled)
                 _fill(block[filled : filled + part.num_rows], part)
                 start, filled = start + part.num_rows, filled + part.num_rows
                 if filled == len(block):
                     yield block
+                    del block  # or it would be held while the next batch is read
                     left, filled = left - filled, 0
-                    block = self._empty(min(step, left))
-
-    def _empty(self, rows: int) -> np.ndarray:
-        return np.empty((rows, self.shape[1]), dtype=self.dtype, order="F")
 
 
 def _arrow_type(name: str, kind: Any) -> np.dtype:

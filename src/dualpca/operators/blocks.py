@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -52,6 +51,8 @@ class Blocks(RowBlocked):
            [0., 0., 0.]])
     """
 
+    sparse: Any = property(lambda self: self._sources[0].sparse)
+
     def __init__(
         self,
         blocks: Sequence[Any],
@@ -72,23 +73,20 @@ class Blocks(RowBlocked):
                 f"shapes has {len(shapes)} entries for {len(blocks)} blocks; give one for each block"
             )
         self._sources: list[Source] = []
-        of_functions, given = dtype, shapes or itertools.repeat(None, len(blocks))
+        given: Sequence[Any] = shapes or [None] * len(blocks)
+        known = dtype
         for block, shape in zip(blocks, given, strict=True):
-            if callable(block):
-                self._sources.append(FunctionSource(block, shape, of_functions))
-                if shapes is not None:  # one function is called to learn the type
-                    of_functions = self._sources[0].dtype
-                continue
-            self._sources.append(source_of(block))
-            if shape is not None and self._sources[-1].shape != tuple(shape):
+            source = FunctionSource(block, shape, known) if callable(block) else source_of(block)
+            if shape is not None and source.shape != tuple(shape):
                 raise ValueError(
-                    f"shapes has {tuple(shape)} for a block of shape {self._sources[-1].shape}; "
+                    f"shapes has {tuple(shape)} for a block of shape {source.shape}; "
                     "give the shape of each block, or no shapes"
                 )
+            if callable(block) and shapes:  # one function is called to learn the type
+                known = source.dtype
+            self._sources.append(source)
         if not block_bytes >= 1:
-            raise ValueError(
-                f"block_bytes={block_bytes} is no size; give at least 1, such as 2**25"
-            )
+            raise ValueError(f"block_bytes={block_bytes} is no size; give at least 1, say 2**25")
         self._block_bytes = int(block_bytes)
         self._offsets = np.cumsum([0, *(source.shape[0] for source in self._sources)])
         columns = sorted({source.shape[1] for source in self._sources})
@@ -114,16 +112,17 @@ class Blocks(RowBlocked):
                 )
             source.advise(self._block_bytes)
 
-    @property
-    def sparse(self) -> bool:  # type: ignore[override]
-        return self._sources[0].sparse
-
     def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
         read, start = self._unchanged(), 0
         for block in ahead(read) if any(source.slow for source in self._sources) else read:
-            for part in self._parts(block, factor):
-                yield slice(start, start + part.shape[0]), part
-                start += part.shape[0]
+            N, d = block.shape
+            most = N if sp.issparse(block) else block_rows(d, self.dtype.itemsize, factor)
+            count = -(-N // max(1, most))
+            for i in range(count):  # parts of cache size, about equal
+                part = block if count == 1 else block[i * N // count : (i + 1) * N // count]
+                stop = start + part.shape[0]
+                yield slice(start, stop), part.astype(self.dtype, copy=False)
+                start = stop
 
     def _unchanged(self) -> Iterator[Any]:
         """Yield the blocks of all sources, which must have the shapes that they had at first."""
@@ -138,15 +137,6 @@ class Blocks(RowBlocked):
             if rows != expected:
                 raise changed(f"{rows} rows", expected)
 
-    def _parts(self, block: Any, factor: int) -> Iterator[Any]:
-        """Yield a block in parts of cache size, about equal, in the operator's dtype."""
-        N, d = block.shape
-        most = N if sp.issparse(block) else block_rows(d, self.dtype.itemsize, factor)
-        count = -(-N // max(1, most))
-        for i in range(count):
-            part = block if count == 1 else block[i * N // count : (i + 1) * N // count]
-            yield part.astype(self.dtype, copy=False)
-
     def take(self, rows: Any) -> Any:
         """Return the rows with these sorted indices, as one array or CSR matrix.
 
@@ -159,20 +149,15 @@ class Blocks(RowBlocked):
             raise ValueError(
                 f"rows={rows} are not sorted indices from 0 to {N - 1}; give np.sort(rows)"
             )
-        cuts = np.searchsorted(rows, self._offsets)
-        parts = [
-            self._taken(source, rows[start:stop] - offset)
-            for source, offset, start, stop in zip(
-                self._sources, self._offsets[:-1], cuts[:-1], cuts[1:], strict=True
-            )
-            if stop > start
-        ]
+        wanted = np.split(rows, np.searchsorted(rows, self._offsets[1:-1]))
+        parts = []
+        for source, offset, some in zip(self._sources, self._offsets[:-1], wanted, strict=True):
+            if len(some) == 0:
+                continue
+            taken = source.take(some - offset)
+            if taken.shape != (len(some), source.shape[1]):
+                raise changed(f"{taken.shape[0]} of {len(some)} rows", source.shape)
+            parts.append(taken.astype(self.dtype, copy=False))
         if len(parts) == 1:
             return parts[0]
         return sp.vstack(parts, format="csr") if sp.issparse(parts[0]) else np.concatenate(parts)
-
-    def _taken(self, source: Source, rows: np.ndarray) -> Any:
-        taken = source.take(rows)
-        if taken.shape != (len(rows), source.shape[1]):
-            raise changed(f"{taken.shape[0]} of {len(rows)} rows", source.shape)
-        return taken.astype(self.dtype, copy=False)

@@ -84,7 +84,7 @@ def changed(found: Any, expected: Any) -> OSError:
     )
 
 
-def map_of(data: Any) -> tuple[mmap.mmap | None, int]:
+def map_of(data: Any) -> tuple[Any, int]:
     """Return the memory map of an array, and how long its file must be, if that is known."""
     offset = 0
     while isinstance(data, (np.ndarray, memoryview)):
@@ -98,12 +98,6 @@ def map_of(data: Any) -> tuple[mmap.mmap | None, int]:
     return data, 0
 
 
-def touch(block: np.ndarray) -> None:
-    """Bring the pages of a mapped block into memory by copying a number of each."""
-    steps = (max(1, mmap.PAGESIZE // max(1, abs(stride))) for stride in block.strides)
-    block[tuple(slice(None, None, step) for step in steps)].copy()
-
-
 class ArraySource(Source):
     """A numpy array or scipy.sparse matrix, one block; or a memory map. All blocks are views.
 
@@ -115,8 +109,7 @@ class ArraySource(Source):
         check_readable(data, "a block of X")
         super().__init__(data.shape, data.dtype)
         self.sparse = sp.issparse(data)
-        self._file: Any
-        self._file, self._needed = (None, 0) if self.sparse else map_of(data)
+        self._file, self._needed = map_of(data)
         self.slow = self._file is not None
         self._data = compressed(data) if self.sparse else np.asarray(data)
         self._check_size()
@@ -126,14 +119,16 @@ class ArraySource(Source):
             raise changed(f"{self._file.size():,} bytes in a mapped file", f"{self._needed:,}")
 
     def read(self, block_bytes: int) -> Iterator[Any]:
-        step = self._rows(block_bytes)
         if not self.slow:
             yield self._data
             return
+        step = self._rows(block_bytes)
         for start in range(0, self.shape[0], step):
             block = self._data[start : start + step]
             self._check_size()
-            touch(block)
+            # A copy of a number of each page brings the pages into memory.
+            steps = (max(1, mmap.PAGESIZE // max(1, abs(stride))) for stride in block.strides)
+            block[tuple(slice(None, None, each) for each in steps)].copy()
             yield block
 
     def take(self, rows: np.ndarray) -> Any:
@@ -147,23 +142,21 @@ def rows_of(data: Any, start: int, stop: int) -> Any:
     if not chunks or len(shape) > 2:
         return data[start:stop]
     (height, *widths), (_, *columns) = chunks, shape
+    most = 1 if math.prod(chunks) * data.dtype.itemsize > LARGE else MANY
     across = math.prod(-(-n // w) for n, w in zip(columns, widths, strict=True))
-    single = math.prod(chunks) * data.dtype.itemsize > LARGE
-    tall = height if single else height * max(1, MANY // max(1, across))
-    first = start - start % height
-    if not single and stop - first <= tall and across <= MANY:
+    tall, wide = height * max(1, most // max(1, across)), [w * most for w in widths]
+    tops = range(start - start % height, stop, tall)
+    if len(tops) == 1 and across <= most:
         return data[start:stop]
     out = np.empty((stop - start, *columns), dtype=data.dtype)
-    wide = [w if single else w * MANY for w in widths]
-    for top in range(first, stop, tall):
+    for top, *left in itertools.product(tops, *map(range, itertools.repeat(0), columns, wide)):
         low, high = max(top, start), min(top + tall, stop)
-        for left in itertools.product(*map(range, itertools.repeat(0), columns, wide)):
-            part = tuple(slice(a, a + w) for a, w in zip(left, wide, strict=True))
-            place = (slice(low - start, high - start), *part)
-            block = data[(slice(low, high), *part)]
-            if block.shape != out[place].shape:  # it was shortened meanwhile
-                return data[start:stop]
-            out[place] = block
+        part = [slice(a, a + w) for a, w in zip(left, wide, strict=True)]
+        block = data[(slice(low, high), *part)]
+        place = out[(slice(low - start, high - start), *part)]
+        if block.shape != place.shape:  # it was shortened meanwhile
+            return data[start:stop]
+        place[...] = block
     return out
 
 
@@ -231,9 +224,7 @@ class ChunkedSource(Source):
 class FunctionSource(Source):
     """A function without arguments that returns a block of one of the other kinds."""
 
-    def __init__(
-        self, function: Callable[[], Any], shape: tuple[int, int] | None = None, dtype: Any = None
-    ) -> None:
+    def __init__(self, function: Callable[[], Any], shape: Any = None, dtype: Any = None) -> None:
         self._function = function
         if shape is None or dtype is None:
             first = source_of(function())

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
+from functools import partial, partialmethod
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
 
-from ..linalg import Array
+from ..linalg import Array, is_implicit
 from .base import Operator
 from .block_ops import block_rows
 from .blocks import Blocks
@@ -23,11 +26,10 @@ class Representer:
     iteration costs one product with K.
     """
 
-    def __init__(
-        self, operator: Kernel, coefficients: Array, image: Callable[[], Array] | None = None
-    ) -> None:
-        self.operator = operator
-        self.coefficients = coefficients
+    dtype: Any = property(attrgetter("coefficients.dtype"))
+
+    def __init__(self, operator: Kernel, coefficients: Array, image: Any = None) -> None:
+        self.operator, self.coefficients = operator, coefficients
         self._image: Callable[[], Array] | None = image
         self._known: Array | None = None
 
@@ -38,10 +40,6 @@ class Representer:
             self._known = self._image() if self._image else self.operator.K @ self.coefficients
             self._image = None
         return self._known
-
-    @property
-    def dtype(self) -> Any:
-        return self.coefficients.dtype
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -59,33 +57,21 @@ class Representer:
             return other.inner(self)
         return float(array_namespace(self.image).sum(self.image * other.coefficients))
 
-    def _linear(self, f: Callable[..., Array], *others: Representer) -> Representer:
-        factors = (self, *others)
-        return Representer(
-            self.operator,
-            f(*(W.coefficients for W in factors)),
-            lambda: f(*(W.image for W in factors)),
-        )
+    def _linear(self, f: Callable[..., Array], *operands: Any) -> Representer:
+        """Return f of this factor and the operands, by its coefficients and by its image."""
 
-    def __matmul__(self, M: Array) -> Representer:
-        return self._linear(lambda A: A @ M)
+        def applied(part: str) -> Array:
+            factors = (self, *operands)
+            return f(*(getattr(W, part) if is_implicit(W) else W for W in factors))
 
-    def __add__(self, other: Representer) -> Representer:
-        return self._linear(lambda A, B: A + B, other)
+        return Representer(self.operator, applied("coefficients"), partial(applied, "image"))
 
-    def __sub__(self, other: Representer) -> Representer:
-        return self._linear(lambda A, B: A - B, other)
-
-    def __mul__(self, scalar: float) -> Representer:
-        return self._linear(lambda A: A * scalar)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, scalar: float) -> Representer:
-        return self._linear(lambda A: A / scalar)
-
-    def __neg__(self) -> Representer:
-        return self._linear(lambda A: -A)
+    __add__ = partialmethod(_linear, operator.add)
+    __sub__ = partialmethod(_linear, operator.sub)
+    __neg__ = partialmethod(_linear, operator.neg)
+    __mul__ = __rmul__ = partialmethod(_linear, operator.mul)
+    __truediv__ = partialmethod(_linear, operator.truediv)
+    __matmul__ = partialmethod(_linear, operator.matmul)
 
 
 class Kernel(Operator):
@@ -101,26 +87,23 @@ class Kernel(Operator):
     """
 
     implicit = True
+    passes: Any = property(attrgetter("K.passes"))
+    asarray: Any = property(attrgetter("K.asarray"))
 
     def __init__(self, K: Operator, diagonal: Callable[[], Array]) -> None:
         if K.shape[0] != K.shape[1]:
             raise ValueError(f"K has shape {K.shape}; a kernel matrix is square")
-        self.K = K
-        self.shape = K.shape
-        self.dtype = K.dtype
-        self._diagonal = diagonal
+        self.K, self._diagonal = K, diagonal
+        self.shape, self.dtype = K.shape, K.dtype
 
     @classmethod
     def from_matrix(cls, K: Any) -> Kernel:
         """Return the kernel operator of a kernel matrix in memory."""
         matrix = Matrix(K)
 
-        def diagonal() -> Array:
-            if matrix.sparse:
-                return matrix.data.diagonal()
-            return array_namespace(matrix.data).linalg.diagonal(matrix.data)
-
-        return cls(matrix, diagonal)
+        if matrix.sparse:
+            return cls(matrix, matrix.data.diagonal)
+        return cls(matrix, lambda: array_namespace(matrix.data).linalg.diagonal(matrix.data))
 
     @classmethod
     def from_function(cls, kernel: Callable[[Any, Any], Any], X: Any) -> Kernel:
@@ -143,16 +126,20 @@ class Kernel(Operator):
     @classmethod
     def linear(cls, X: Operator) -> Kernel:
         """Return ``K = X X^T``, as two products with X, never formed."""
-        return cls(_Outer(X), lambda: X.row_norms() ** 2)
+        K = _Symmetric(X, X.shape[0], X.T.sweep, X.kernel)
+        return cls(K, lambda: X.row_norms() ** 2)
 
     def among(self, present: np.ndarray) -> Kernel:
         """Return K between the rows where ``present`` is true; nothing is copied."""
-        rows = np.flatnonzero(present)
-        return Kernel(_Among(self.K, rows), lambda: self._diagonal()[rows])
+        rows, K = np.flatnonzero(present), self.K
 
-    @property
-    def passes(self) -> int:
-        return self.K.passes
+        def product(W: Array) -> Array:
+            whole = K.asarray(np.zeros((K.shape[0], W.shape[1])))
+            whole[rows] = W
+            return K.matmul(whole)[rows]
+
+        part = _Symmetric(K, len(rows), product, lambda: K.todense()[rows[:, None], rows])
+        return Kernel(part, lambda: self._diagonal()[rows])
 
     def matmul(self, W: Representer) -> Array:
         return W.image
@@ -171,9 +158,6 @@ class Kernel(Operator):
     def kernel(self, *, single: bool = False) -> Array:
         return self.K.todense()
 
-    def asarray(self, values: Any) -> Array:
-        return self.K.asarray(values)
-
 
 def from_gram(C: Any) -> Operator:
     """Return an operator X of which only ``C = X^T X`` is known."""
@@ -181,34 +165,17 @@ def from_gram(C: Any) -> Operator:
 
 
 class _Symmetric(View):
+    """A matrix of n rows, made of X, that is known by its products; its columns are its rows."""
+
+    def __init__(self, X: Operator, n: int, product: Any, dense: Any) -> None:
+        super().__init__(X, (n, n))
+        self._product, self._dense = product, dense
+
+    def matmul(self, W: Array) -> Array:
+        return self._product(W)
+
     def rmatmul(self, H: Array) -> Array:
-        return self.matmul(H)
-
-
-class _Among(_Symmetric):
-    """``K[rows, rows]``, never copied in a product."""
-
-    def __init__(self, K: Operator, rows: np.ndarray) -> None:
-        super().__init__(K, (len(rows), len(rows)))
-        self._rows = rows
-
-    def matmul(self, W: Array) -> Array:
-        whole = self.asarray(np.zeros((self.X.shape[0], W.shape[1])))
-        whole[self._rows] = W
-        return self.X.matmul(whole)[self._rows]
+        return self._product(H)
 
     def todense(self) -> Array:
-        return self.X.todense()[self._rows[:, None], self._rows]
-
-
-class _Outer(_Symmetric):
-    """``X X^T``, never formed in a product."""
-
-    def __init__(self, X: Operator) -> None:
-        super().__init__(X, (X.shape[0], X.shape[0]))
-
-    def matmul(self, W: Array) -> Array:
-        return self.X.T.sweep(W)
-
-    def todense(self) -> Array:
-        return self.X.kernel()
+        return self._dense()

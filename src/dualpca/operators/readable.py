@@ -18,42 +18,38 @@ def check_readable(X: Any, name: str = "X") -> None:
     A numpy masked array would lose its mask, and a missing date (NaT) would become -9.2e18. SciPy
     multiplies by sparse indices without checking them.
     """
-    if sp.issparse(X):
-        _check_indices(X, name)
-        return
-    if isinstance(X, (list, tuple)):
-        for row in X:
-            if isinstance(row, np.ndarray):
-                check_readable(row, name)
-            else:
-                _check_objects(row if isinstance(row, (list, tuple)) else [row], name)
-        return
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
         raise ValueError(
             f"{name} is a numpy masked array in which {np.ma.count_masked(X)} entries are masked, and "
             f"the mask would be lost; drop their rows, as numpy.ma.compress_rows({name}) does, or give "
             f"{name}.filled(numpy.nan) to an imputer such as dualpca.Preprocessor(missing='impute')"
         )
-    if isinstance(X, np.ndarray) and X.dtype.kind == "O":
-        _check_objects(X.flat, name)
-    is_frame = hasattr(type(X), "dtypes")  # of the type: a delayed object has any attribute
-    for dtype in [X.dtype] if hasattr(type(X), "dtype") else X.dtypes if is_frame else []:
+    dtypes: Any = []
+    if sp.issparse(X):
+        _check_indices(X, name)
+    elif isinstance(X, (list, tuple)):
+        for row in X:
+            if isinstance(row, (list, tuple, np.ndarray)):
+                check_readable(row, name)
+        dtypes = _numpy_times(X)
+    elif isinstance(X, np.ndarray) and X.dtype.kind == "O":
+        dtypes = _numpy_times(X.flat)
+    elif hasattr(type(X), "dtype"):  # of the type: a delayed object has any attribute
+        dtypes = [X.dtype]
+    elif hasattr(type(X), "dtypes"):
+        dtypes = X.dtypes
+    for dtype in dtypes:
         if getattr(dtype, "kind", "") in ("m", "M") or str(dtype).lower().startswith(_TIMES):
-            raise _no_numbers(name, dtype)
+            raise ValueError(
+                f"{name} has entries of type {dtype}, and a missing one (NaT) would become -9.2e18; give "
+                "numbers, such as (dates - numpy.datetime64('2000-01-01')) / numpy.timedelta64(1, 'D'), "
+                "in which NaT is NaN"
+            )
 
 
-def _check_objects(cells: Any, name: str) -> None:
-    """Refuse dates among Python objects."""
-    for kind in set(map(type, cells)) & {np.datetime64, np.timedelta64}:
-        raise _no_numbers(name, kind.__name__)
-
-
-def _no_numbers(name: str, dtype: Any) -> ValueError:
-    return ValueError(
-        f"{name} has entries of type {dtype}, and a missing one (NaT) would become -9.2e18; give "
-        "numbers, such as (dates - numpy.datetime64('2000-01-01')) / numpy.timedelta64(1, 'D'), in which "
-        "NaT is NaN"
-    )
+def _numpy_times(cells: Any) -> list[str]:
+    kinds = set(map(type, cells)) & {np.datetime64, np.timedelta64}
+    return [kind.__name__ for kind in kinds]
 
 
 def _check_indices(X: Any, name: str) -> None:

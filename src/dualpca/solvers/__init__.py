@@ -8,28 +8,7 @@ from .spectral import SPECTRAL, Chebyshev, Gram, Krylov, Lapack, SpectralSolver
 from .spectral.lanczos import certify
 from .spectral.ritz import Ritz, SubspaceResult, rayleigh_ritz, ritz_pairs
 
-__all__ = [
-    "DCA",
-    "IRLS",
-    "SOLVERS",
-    "SPECTRAL",
-    "Anderson",
-    "Chebyshev",
-    "Gram",
-    "Iterate",
-    "Krylov",
-    "Lapack",
-    "Point",
-    "ProximalGradient",
-    "Result",
-    "Ritz",
-    "SimultaneousIteration",
-    "Solver",
-    "SpectralSolver",
-    "SubspaceResult",
-    "ZeroFPR",
-    "certify",
-    "rayleigh_ritz",
-    "ritz_pairs",
-    "solve",
-]
+__all__ = ["DCA", "IRLS", "Anderson", "ProximalGradient", "SimultaneousIteration", "ZeroFPR"]
+__all__ += ["SOLVERS", "Iterate", "Point", "Result", "Solver", "solve"]
+__all__ += ["SPECTRAL", "Chebyshev", "Gram", "Krylov", "Lapack", "SpectralSolver"]
+__all__ += ["Ritz", "SubspaceResult", "certify", "rayleigh_ritz", "ritz_pairs"]

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 from ..linalg import Array, eps, inner, max_abs, norm, residual
 from ..problem import DCProblem
@@ -39,13 +39,8 @@ class Point:
         value, H = self._image
         return value, self.problem.X.T @ H
 
-    @property
-    def F(self) -> float:
-        return self.pullback[0]
-
-    @property
-    def Z(self) -> Array:
-        return self.pullback[1]
+    F: Any = property(lambda self: self.pullback[0])
+    Z: Any = property(lambda self: self.pullback[1])
 
     @property
     def finite(self) -> bool:

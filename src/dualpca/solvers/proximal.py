@@ -160,14 +160,13 @@ class ZeroFPR:
         envelope = step.envelope
         decrease = self.beta * (0.5 / step.gamma) * (1 - self.alpha) * norm(step.gap) ** 2
         threshold = envelope - decrease + 10 * eps(step.point.W) * (1 + abs(envelope))
-        bar, tau = step.bar, 1.0
-        for k in range(1, self.max_backtracks + 1):
+        bar = step.bar
+        for tau in (*(0.5**k for k in range(self.max_backtracks - 1)), 0.0):
             point = Point(bar.problem, bar.W + tau * direction) if tau else bar
             if point.finite:
                 trial = _Step(point, step.gamma, self.alpha)
                 if -math.inf < trial.envelope <= threshold:
                     break
-            tau = 0.0 if k >= self.max_backtracks - 1 else tau / 2
         return trial
 
 

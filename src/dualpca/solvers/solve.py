@@ -177,8 +177,7 @@ class _Run:
             except OverflowError:
                 if not rescalable:
                     raise
-                result = self.rescaled(problem, W0, random)
-                return replace(result, passes=X.passes - passes)
+                return replace(self.rescaled(problem, W0, random), passes=X.passes - passes)
         except OverflowError as error:
             raise ValueError(
                 f"X is too large or too small for {type(self.solver).__name__}, whose numbers "
@@ -268,15 +267,13 @@ def _complete(W: Array) -> Array:
     return W if float(sigma[-1]) > floor else orthonormalize(W)
 
 
-def _check(
-    problem: DCProblem, W0: Array | None, s: int | None, tol: float, max_iter: int, stop: str
-) -> None:
+def _check(problem: DCProblem, W0: Array, s: Any, tol: float, max_iter: int, stop: str) -> None:
     limit = problem.X.shape[1]
     if W0 is None and s is None:
         raise ValueError("neither W0 nor s was given; pass s=number of columns, or a start W0")
     if s is not None and (not isinstance(s, Integral) or isinstance(s, bool)):
         raise TypeError(f"s={s!r} counts columns; give an integer")
-    if s is not None and not 1 <= s <= limit:
+    if s is not None and not 1 <= int(s) <= limit:
         raise ValueError(f"s={s} is out of range; choose 1 <= s <= {limit}")
     if W0 is not None:
         if len(getattr(W0, "shape", ())) != 2:

@@ -22,7 +22,7 @@ LOOK = 5.0
 def active_client() -> Any:
     """Return the client of a cluster if that is the active scheduler, else None."""
     client: Any = getattr(get_scheduler(), "__self__", None)
-    if "distributed" not in sys.modules or not hasattr(client, "scheduler_info"):
+    if not hasattr(client, "scheduler_info"):
         return None
     if client.status == "closed":
         raise _gone(client, "is gone: its Client is closed")
@@ -48,8 +48,6 @@ def futures(X: Any) -> dict[Any, Any]:
 
 def is_held(X: Any) -> bool:
     """Return whether X is made of persisted data of a cluster."""
-    if "distributed" not in sys.modules:
-        return False
     graph = dict(X.__dask_graph__())
     # Keys that are not in the graph belong to futures that are arguments of tasks.
     tasks = (getattr(task, "dependencies", ()) for task in graph.values())
@@ -61,13 +59,12 @@ def holders(X: Any) -> list[Any]:
 
     "" stands for blocks that are made of persisted data.
     """
-    client = active_client()
     keys = [row[0] for row in X.__dask_keys__()]
     if not is_held(X):
         return [None] * len(keys)
     from distributed import wait
 
-    held = futures(X)
+    client, held = active_client(), futures(X)
     if client is None:
         raise RuntimeError(
             "X was persisted on a Dask cluster that is gone, or is not the active scheduler; connect a "

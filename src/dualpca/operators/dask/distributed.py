@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import cached_property
 from itertools import groupby, pairwise
+from operator import attrgetter
 from typing import Any
 
 import cloudpickle
@@ -76,11 +77,6 @@ class Group:
             yield rows.start, block
 
 
-def head(block: Any) -> Any:
-    """Return a block without rows, which tells what kind of block it is."""
-    return compressed(block)[:0] if block.ndim == 2 else block
-
-
 class Rows:
     """The part of an array with a row for each row of the data that belongs to a group's blocks."""
 
@@ -141,13 +137,10 @@ def as_kind(array: Any, like: Any) -> Any:
 
 def as_block(block: Any, dtype: Any) -> Any:
     """Return a block as an array or CSR/CSC matrix of that dtype."""
-    block = compressed(block)
-    return block if block.dtype == dtype else cast(block, str(np.dtype(dtype)))
+    return cast(compressed(block), str(np.dtype(dtype)))
 
 
-def each(
-    group: Group, message: Message, dtype: Any, factor: int, *parts: list[Any]
-) -> Iterator[list[Any]]:
+def each(group: Group, message: Message, dtype: Any, factor: int, *parts: Any) -> Iterator[Any]:
     """Apply a function to cache-sized parts of each block of a group, on a worker."""
     f = None
     for start, block in group.blocks():
@@ -155,12 +148,10 @@ def each(
         f = f or message.load(block, [Rows(group.starts, part, block) for part in parts])
         n, d = block.shape
         step = block_rows(d, block.dtype.itemsize, factor) if is_numpy_array(block) else n
+        cuts = [slice(i, min(i + step, n)) for i in range(0, n, step)]
         yield [
-            f(
-                slice(start + i, start + min(i + step, n)),
-                block if step >= n else block[i : i + step],
-            )
-            for i in range(0, n, step)
+            f(slice(start + cut.start, start + cut.stop), block if len(cuts) == 1 else block[cut])
+            for cut in cuts
         ]
 
 
@@ -188,18 +179,21 @@ class Distributed(RowBlocked):
     """
 
     is_distributed = True
+    persist_rows: Any = property(attrgetter("_arrays.hold"))
 
     def __init__(self, X: Any) -> None:
         self.names = column_names(X)
         self.X = X = whole_rows(X)
         self._rows = X.chunks[0]  # none of them empty
-        self._starts = np.cumsum([0, *self._rows])
-        first = compute(delayed(head, pure=False)(own_blocks(X.blocks[:1])[0, 0]))
+        ends = np.cumsum([0, *self._rows]).tolist()
+        self._slices = [slice(start, stop) for start, stop in pairwise(ends)]
+        head = delayed(lambda b: compressed(b)[:0] if b.ndim == 2 else b, pure=False)
+        first = compute(head(own_blocks(X.blocks[:1])[0, 0]))  # what X says of itself may be wrong
         if first.ndim != 2 or np.ma.isMaskedArray(first):
             kind = "is masked" if first.ndim == 2 else f"has {first.ndim} dimension(s)"
             raise ValueError(f"a block of X {kind}; give matrices of numbers, filled where masked")
-        self.sparse = sp.issparse(first)  # what X says of itself may be wrong
-        super().__init__((int(self._starts[-1]), int(X.shape[1])), as_float(first[:0]).dtype)
+        self.sparse = sp.issparse(first)
+        super().__init__((ends[-1], int(X.shape[1])), as_float(first[:0]).dtype)
         self._members = self._grouped()
         nbytes = math.prod(self.shape) * np.dtype(self.dtype).itemsize
         self.read_seconds = SCHEDULING + (0.0 if self._held else nbytes / READING)
@@ -218,12 +212,9 @@ class Distributed(RowBlocked):
         """Return which blocks make a group: those that one worker holds, or neighbours."""
         places = holders(self.X)
         self._held = places[0] is not None
-        homes: dict[Any, list[int]] = {}
-        for i, home in enumerate(places):
-            homes.setdefault(home, []).append(i)
-        tasks = TASKS * workers()
-        groups = []
-        for members in homes.values():
+        tasks, groups = TASKS * workers(), []
+        for home in set(places):
+            members = [i for i, place in enumerate(places) if place == home]
             count = min(len(members), max(1, round(tasks * len(members) / len(places))))
             groups += [part.tolist() for part in np.array_split(members, count)]
         return sorted(groups)
@@ -231,24 +222,19 @@ class Distributed(RowBlocked):
     def _hold(self) -> list[Delayed]:
         """Let the scheduler keep the groups: blocks in its memory, or graphs that make them."""
         keys = self.X.__dask_keys__()
-        rows = [slice(int(start), int(stop)) for start, stop in pairwise(self._starts)]
-        if self._held:
-            groups = [
-                delayed(Group, pure=False)([rows[i] for i in m], [self._blocks[i] for i in m], [])
-                for m in self._members
-            ]
-            return list(dask.persist(*groups, optimize_graph=False))
-        graph = dict(dask.optimize(self.X)[0].__dask_graph__())
+        graph = {} if self._held else dict(dask.optimize(self.X)[0].__dask_graph__())
         groups = []
         for members in self._members:
-            ends = np.cumsum([self._rows[i] for i in members]) * self.shape[1] * 8 // BATCH_BYTES
-            batches = [
-                [keys[members[k]][0] for k in batch]
-                for _, batch in groupby(range(len(members)), key=ends.tolist().__getitem__)
-            ]
+            rows = [self._slices[i] for i in members]
+            if self._held:
+                blocks = [self._blocks[i] for i in members]
+                groups.append(delayed(Group, pure=False)(rows, blocks, []))
+                continue
+            sizes = np.cumsum([self._rows[i] for i in members]) * self.shape[1] * 8
+            numbers = dict(zip(members, sizes // BATCH_BYTES, strict=True))
+            batches = [[keys[i][0] for i in part] for _, part in groupby(members, numbers.get)]
             graphs = [(cull(graph, batch)[0], batch) for batch in batches]
-            group = Group([rows[i] for i in members], [], graphs)
-            groups.append(delayed(group, traverse=False))
+            groups.append(delayed(Group(rows, [], graphs), traverse=False))
         return list(dask.persist(*groups, optimize_graph=False))
 
     def _tasks(self, task: Any, f: BlockFunction, factor: int) -> list[Delayed]:
@@ -276,8 +262,7 @@ class Distributed(RowBlocked):
 
     def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]:
         """Bring each block in turn to this process."""
-        for i, block in enumerate(self._blocks):
-            rows = slice(int(self._starts[i]), int(self._starts[i + 1]))
+        for rows, block in zip(self._slices, self._blocks, strict=True):
             yield rows, as_block(compute(block), self.dtype)
 
     def take(self, rows: np.ndarray) -> Any:
@@ -290,9 +275,6 @@ class Distributed(RowBlocked):
 
         parts = [part for _, part in sorted(self.sum_blocks(within)[0], key=lambda pair: pair[0])]
         return sp.vstack(parts, format="csr") if self.sparse else stack(list(map(to_numpy, parts)))
-
-    def persist_rows(self, *arrays: Array) -> tuple[Array, ...]:
-        return self._arrays.hold(*arrays)
 
     def _measure_rows(self) -> Array:
         return self.persist_rows(super()._measure_rows())[0]

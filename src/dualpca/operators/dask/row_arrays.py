@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
+from itertools import chain
 from operator import getitem
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
@@ -45,26 +46,23 @@ def own_names(X: Any) -> Any:
     keys, held = list(flatten(X.__dask_keys__())), futures(X)
     if all(key in held for key in keys):
         return X
-    graph = cull(dict(X.__dask_graph__()), keys)[0]
-    mark = uuid4().hex
-    names = {key: _own(key, mark) for key in graph if key not in held}
-    nodes = convert_legacy_graph({key: graph[key] for key in names}, set(graph))
+    graph, mark = cull(dict(X.__dask_graph__()), keys)[0], uuid4().hex
+
+    def own(key: Any) -> Any:
+        return (f"{key[0]}-{mark}", *key[1:]) if isinstance(key, tuple) else f"{key}-{mark}"
+
+    names = {key: own(key) for key in graph if key not in held}
     renamed = dict(held)
-    for key, node in nodes.items():
+    for key, node in convert_legacy_graph({k: graph[k] for k in names}, set(graph)).items():
         needed = {other: names[other] for other in (key, *node.dependencies) if other in names}
         renamed[names[key]] = node.substitute(needed, key=names[key])
-    name = _own(X.name, mark)
-    layers = HighLevelGraph.from_collections(name, renamed)
-    return da.Array(layers, name, X.chunks, meta=X._meta)
+    layers = HighLevelGraph.from_collections(own(X.name), renamed)
+    return da.Array(layers, own(X.name), X.chunks, meta=X._meta)
 
 
 def own_blocks(X: Any) -> np.ndarray:
     """Return the blocks of an array as delayed objects with new names."""
     return own_names(X).to_delayed(optimize_graph=False)
-
-
-def _own(key: Any, mark: str) -> Any:
-    return (f"{key[0]}-{mark}", *key[1:]) if isinstance(key, tuple) else f"{key}-{mark}"
 
 
 def column_names(X: Any) -> list[str] | None:
@@ -106,27 +104,17 @@ def counted(X: Any) -> Any:
     """Return a dask array of known chunks; unknown ones are found by computing the blocks once."""
     if not np.isnan(X.shape).any():
         return X
-    blocks = own_blocks(X)
-    edges = [
-        np.moveaxis(blocks, axis, 0).reshape(len(blocks_of), -1)[:, 0]
-        for axis, blocks_of in enumerate(X.chunks)
-    ]
-    shapes = compute(delayed([[delayed(np.shape, pure=False)(b) for b in e] for e in edges]))
-    chunks = tuple(tuple(int(shape[axis]) for shape in e) for axis, e in enumerate(shapes))
+    blocks, shape = own_blocks(X), delayed(np.shape, pure=False)
+    edges = [np.moveaxis(blocks, k, 0).reshape(n, -1)[:, 0] for k, n in enumerate(X.numblocks)]
+    shapes = compute(delayed([[shape(block) for block in edge] for edge in edges]))
+    chunks = tuple(tuple(int(s[k]) for s in edge) for k, edge in enumerate(shapes))
     return da.Array(X.dask, X.name, chunks, meta=X._meta)
 
 
-class Expression:
-    """The graph that a group computes of its blocks, from named inputs to keys."""
-
-    def __init__(self, graph: dict[Any, Any], keys: list[Any], inputs: list[list[Any]]) -> None:
-        self.graph, self.keys, self.inputs = graph, keys, inputs
-
-    def __call__(self, *lists: list[Any]) -> list[Any]:
-        graph = dict(self.graph)
-        for keys, blocks in zip(self.inputs, lists, strict=True):
-            graph.update(zip(keys, blocks, strict=True))
-        return list(dask.get(graph, self.keys))
+def _evaluated(graph: dict[Any, Any], keys: Any, inputs: Any, *lists: list[Any]) -> list[Any]:
+    """Return the blocks that a graph makes of lists of blocks with the keys ``inputs``, on a worker."""
+    given = zip(chain(*inputs), chain(*lists), strict=True)
+    return list(dask.get(graph | dict(given), keys))
 
 
 class RowArrays:
@@ -144,13 +132,12 @@ class RowArrays:
 
     def array(self, lists: list[Delayed], width: tuple[int, ...], dtype: Any) -> Any:
         """Return the dask array whose blocks are in these lists."""
-        name = f"{ROWS}{uuid4().hex}"
+        name, parts = f"{ROWS}{uuid4().hex}", cast(Any, lists)
         blocks: dict[Any, Any] = {
-            _key(name, i, len(width)): (getitem, blocks_of.key, place)
+            key: (getitem, blocks_of.key, place)
             for members, blocks_of in zip(self._members, lists, strict=True)
-            for place, i in enumerate(members)
+            for place, key in enumerate(_keys(name, members, len(width)))
         }
-        parts: Any = lists
         graph = HighLevelGraph.from_collections(name, blocks, dependencies=parts)
         chunks = (self._rows, *((n,) for n in width))
         array: Any = da.Array(graph, name, chunks, meta=np.empty((0,) * len(chunks), dtype=dtype))
@@ -161,23 +148,18 @@ class RowArrays:
         return array
 
     def _over(self, lists: list[Delayed], f: Any) -> list[Any]:
-        tasks = [
-            delayed(_mapped, pure=False)(f, m, blocks)
-            for m, blocks in zip(self._members, lists, strict=True)
-        ]
-        values = compute(delayed(sum_up, pure=False)(tasks))
-        return [value for _, value in sorted(values, key=lambda pair: pair[0])]
+        mapped = delayed(_mapped, pure=False)
+        tasks = [mapped(f, m, blocks) for m, blocks in zip(self._members, lists, strict=True)]
+        values = dict(compute(delayed(sum_up, pure=False)(tasks)))
+        return [values[i] for i in range(len(values))]
 
     def hold(self, *arrays: Any) -> tuple[Any, ...]:
         """Return the same arrays, computed and kept by the scheduler."""
         lists = [self._expressed(array) or self._gathered(array) for array in arrays]
-        kept = dask.persist(*lists, optimize_graph=False)
-        made = [
-            self.array(list(lists), array.shape[1:], array.dtype)
-            for lists, array in zip(kept, arrays, strict=True)
-        ]
+        kept = zip(dask.persist(*lists, optimize_graph=False), arrays, strict=True)
+        made = tuple(self.array(list(parts), a.shape[1:], a.dtype) for parts, a in kept)
         self._held.update({array.name: array for array in made})
-        return tuple(made)
+        return made
 
     def kept(self, array: Any) -> list[Delayed]:
         """Return the list of blocks of each group, kept by the scheduler."""
@@ -195,31 +177,30 @@ class RowArrays:
         """Return the blocks of arithmetic on known arrays; None if it holds anything else."""
         if array.name in self._known:
             return self._known[array.name].lists
-        graph, between, inputs = array.__dask_graph__(), {}, {}
-        todo = [array.name]
+        graph, todo = array.__dask_graph__(), [array.name]
+        tasks: dict[Any, Any] = {}
+        inputs: dict[str, Any] = {}
         while todo:
             name = todo.pop()
             depends = graph.dependencies.get(name)
             if name in self._known:
                 inputs[name] = self._known[name]
+                tasks.update(dict.fromkeys(graph.layers[name]))
             elif name.startswith(ROWS) or not (depends or _is_constant(graph.layers[name])):
                 return None  # forgotten, or another array
             else:
-                between.update(graph.layers[name])
+                tasks.update(graph.layers[name])
                 todo += depends or ()
-        ends = {key for name in inputs for key in graph.layers[name]}
-        between.update(dict.fromkeys(ends))
         lists = []
         for g, members in enumerate(self._members):
-            keys = [_key(array.name, i, array.ndim - 1) for i in members]
-            needed = cull(between, keys)[0]
-            places = [[_key(name, i, a.ndim - 1) for i in members] for name, a in inputs.items()]
-            given = {key for keys_of in places for key in keys_of}
-            if any(key in ends and key not in given for key in needed):
-                return None
-            inner = {key: task for key, task in needed.items() if key not in ends}
-            expression = delayed(Expression(inner, keys, places), pure=False, traverse=False)
-            lists.append(expression(*(a.lists[g] for a in inputs.values())))
+            arrays = (array, *inputs.values())
+            keys, *given = (_keys(a.name, members, a.ndim - 1) for a in arrays)
+            needed = cull(tasks, keys)[0]
+            inner = {key: task for key, task in needed.items() if task is not None}
+            if needed.keys() - inner.keys() - set(chain(*given)):
+                return None  # it needs blocks of other groups
+            evaluated = delayed(partial(_evaluated, inner, keys, given), pure=False, traverse=False)
+            lists.append(evaluated(*(a.lists[g] for a in inputs.values())))
         return lists
 
 
@@ -234,8 +215,8 @@ def _mapped(f: Any, members: list[int], blocks: list[Any]) -> list[Any]:
     return [(i, f(i, block)) for i, block in zip(members, blocks, strict=True)]
 
 
-def _key(name: str, i: int, more: int) -> tuple[Any, ...]:
-    return (name, i, *(0,) * more)
+def _keys(name: str, members: list[int], more: int) -> list[tuple[Any, ...]]:
+    return [(name, i, *(0,) * more) for i in members]
 
 
 @to_numpy.register(da.Array)
@@ -249,20 +230,14 @@ def _(A: Any, f: Any) -> list[Any]:
 
 
 @map_row_blocks.register(da.Array)
-def _(A: Any, f: Any, columns: int | None = None) -> Any:
-    if columns is None:
-        return A.map_blocks(f, dtype=float, drop_axis=list(range(1, A.ndim)))
-    A = A.rechunk({1: -1})
-    meta = np.empty((0, columns), dtype=A.dtype)
-    return A.map_blocks(f, chunks=(A.chunks[0], columns), meta=meta)
+def _(A: Any, f: Any) -> Any:
+    return A.map_blocks(f, dtype=float, drop_axis=list(range(1, A.ndim)))
 
 
 @sampled_rows.register(da.Array)
 def _(A: Any) -> np.ndarray:
-    N = A.shape[0]
-    if N <= SAMPLE_ROWS:
-        return np.arange(N)
-    return np.sort(np.random.default_rng(0).choice(N, SAMPLE_ROWS, replace=False))
+    count = min(A.shape[0], SAMPLE_ROWS)
+    return np.sort(np.random.default_rng(0).choice(A.shape[0], count, replace=False))
 
 
 @host_sample.register(da.Array)
