@@ -14,9 +14,9 @@ from sklearn.metrics.pairwise import pairwise_kernels
 
 from ..linalg import to_numpy
 from ..operators import Operator, as_operator, block_ops
-from ..operators.block_ops import as_float, as_float64, block_rows, dense, row_norms, stack
+from ..operators.block_ops import as_float, as_float64, block_rows, dense, moments, row_norms, stack
 from ..operators.centering import FULL, stored_by_column, subtract_from_sparse
-from ..preprocessing.columns import is_finite, summarize
+from ..preprocessing.columns import is_finite
 
 #: The kernels that have a name.
 KERNELS = (
@@ -266,13 +266,19 @@ def median_gamma(X: Any, rng: Generator) -> float:
 
 def scale_gamma(X: Any) -> float:
     """``gamma = 1 / (d Var(X))`` over all entries of X: scikit-learn's "scale"; 1.0 if Var is 0."""
-    columns = summarize(row_operator(X))
+    operator = row_operator(X)
+    (N, d), origin = operator.shape, origin_near_rows(operator)
+    total, energy = operator.sum_blocks(
+        lambda rows, block: moments(shifted_rows(block, origin), None, True)
+    )
+    shifted = total / N
+    means = shifted if origin is None else shifted + origin
     with np.errstate(over="ignore", invalid="ignore"):
-        variance = float((columns.deviation**2).mean() + columns.mean.var())
-        rounding = 1e-28 * float((columns.mean**2).max())
+        variance = (energy / N - shifted @ shifted) / d + float(means.var())
     if not np.isfinite(variance):
         raise ValueError(
             "gamma='scale' has no value, as X has entries so large that their squares overflow; divide X "
             "by its largest magnitude, or give gamma as a number"
         )
-    return 1 / (X.shape[1] * variance) if variance > rounding else 1.0
+    # A smaller variance is the rounding of equal entries.
+    return float(1 / (d * variance)) if variance > 1e-28 * np.max(means**2) else 1.0

@@ -95,6 +95,7 @@ def fit_robust(
         s = number_of_components(options.n_components, sample, rng)
         if check_spectrum is not None and sample.spectrum is not None:
             check_spectrum(sample.spectrum, s)
+        solver = _solver(options.solver, s, X)
         start = best_start(sample.rows, options.init, s, sample.relative_center, rng)
     spread = typical_size(Centered(sample.rows, start.center[:, None]).row_norms())
     loss = scaled_loss(as_loss(options.loss), sample.rows, start, options.normalize)
@@ -102,7 +103,7 @@ def fit_robust(
     V, joint = sample.vectors(start.W), sample.fixed is None
     view, W = centered_at(X, center, spread), thin_factor(X, V)
     mass = None if weights is None else X.row_vector(weights)
-    fitted = fit_rows(view, W, loss, options, mass, joint, spread)
+    fitted = fit_rows(view, W, loss, options, solver, mass, joint, spread)
     shift, W, by_row, scales, residual, iterations = fitted
     center = center if shift is None else center + coordinates(shift)[:, 0]
     # Where all rows that count are the centre, any V fits them, and an implicit W has no columns.
@@ -155,7 +156,14 @@ def row_scales(norms: Array, spread: float) -> Array:
 
 
 def fit_rows(
-    X: Operator, W: Array, loss: Loss, options: RobustOptions, mass: Any, joint: bool, spread: float
+    X: Operator,
+    W: Array,
+    loss: Loss,
+    options: RobustOptions,
+    solver: Any,
+    mass: Array | None,
+    joint: bool,
+    spread: float,
 ) -> tuple[Array | None, Array, Array, Array | None, float, int]:
     """Minimise ``sum_i m_i rho(a_i ||(I - W W^T)(x_i - c)||)`` over W, and over c where ``joint``.
 
@@ -164,7 +172,6 @@ def fit_rows(
     rows by their weights, which lowers the objective too; until c stays. Return the shift of c (None
     if it stays), W, the weights and the scales a of rows, the residual and the number of iterations.
     """
-    solver = _solver(options.solver, W.shape[1], X)
     with np.errstate(over="ignore", invalid="ignore"):  # an infinite norm is refused
         norms = X.row_norms()
     # A row that is divided by its norm may have any norm that is finite.
