@@ -221,19 +221,20 @@ static int multiply(enum kind kind, const dense *X, const csr *S, const factor *
                                 (char *)sums + (summed ? i * d * width * part : 0), totals + i * width, 0, 0};
         failed = run(shares, count);
     }
-    if (!failed && summed) {
-        for (long i = 0; i < d; i++)
-            for (long k = 0; k < out->columns; k++) {
-                const long at = ((k / lanes) * d + i) * lanes + k % lanes;
+    for (long g = 0; !failed && summed && g < groups; g++) {
+        const long b = out->columns - g * lanes < lanes ? out->columns - g * lanes : lanes;
+        for (long i = 0; i < d; i++) {
+            char *o = out->data + i * out->row_stride + g * lanes * size;
+            for (long k = 0; k < b; k++) {
                 double sum = 0;
                 for (int c = 0; c < count; c++) {
-                    const char *p = (const char *)sums + (c * d * width + at) * part;
-                    sum += part == sizeof(float) ? *(const float *)p : *(const double *)p;
+                    const long at = c * d * width + (g * d + i) * lanes + k;
+                    sum += S && single ? ((const float *)sums)[at] : ((const double *)sums)[at];
                 }
-                char *o = out->data + i * out->row_stride + k * size;
-                if (single) *(float *)o = (float)sum;
-                else *(double *)o = sum;
+                if (single) ((float *)o)[k] = (float)sum;
+                else ((double *)o)[k] = sum;
             }
+        }
     }
     for (int c = 0; total && !failed && c < count; c++)
         for (long k = 0; k < out->columns; k++) total[k] += totals[c * width + k];
@@ -269,7 +270,7 @@ static factor as_factor(const Py_buffer *view)
 
 static int limited(int count, double operations)
 {
-    const int worth = operations < 4e8 ? 1 + (int)(operations / 4e6) : 64; /* starting a thread takes 20 us */
+    const int worth = operations < 1e9 ? 1 + (int)(operations / 2e7) : 64; /* starting a thread takes 0.1 ms on some machines */
     count = count < worth ? count : worth;
     return count < 1 ? 1 : count > 64 ? 64 : count;
 }

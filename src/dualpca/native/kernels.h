@@ -101,10 +101,13 @@ static void NAME(pack)(const factor *A, long groups, long rows, long lanes, void
 {
     T *packed = memory;
     memset(packed, 0, groups * rows * lanes * sizeof(T));
-    for (long k = 0; k < A->columns; k++) {
-        T *p = packed + (k / lanes) * rows * lanes + k % lanes;
-        const char *a = A->data + k * A->column_stride;
-        for (long i = 0; i < A->rows; i++) p[i * lanes] = *(const T *)(a + i * A->row_stride);
+    for (long g = 0; g < groups; g++) {
+        const long b = A->columns - g * lanes < lanes ? A->columns - g * lanes : lanes;
+        for (long i = 0; i < A->rows; i++) {
+            const char *a = A->data + i * A->row_stride + g * lanes * A->column_stride;
+            T *p = packed + (g * rows + i) * lanes;
+            for (long k = 0; k < b; k++) p[k] = *(const T *)(a + k * A->column_stride);
+        }
     }
 }
 

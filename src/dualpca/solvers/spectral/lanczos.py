@@ -11,7 +11,6 @@ from array_api_compat import device
 from ... import progress
 from ...linalg import Array, column_norms, namespace, norm, on_gpu, to_numpy
 from ...operators import Operator
-from ...operators.block_ops import multiply, multiply_transposed
 from ..base import TINY
 from .certificate import FAILURE, ROUNDING_RISE, Certificate, ceiling_of
 from .ritz import ROUNDING, Ritz, cholesky_qr, leading_eigenpairs, unit_of
@@ -136,15 +135,15 @@ class Lanczos:
         next ones use all of V, until one removes less than half of Z ("twice is enough").
         """
         V = self.V[:, : self.m]
-        H = multiply_transposed(V[:, first:], Z)
-        Z = Z - multiply(V[:, first:], H)
+        H = V[:, first:].T @ Z
+        Z = Z - V[:, first:] @ H
         if first:
             zeros = self.xp.zeros((first, Z.shape[1]), dtype=Z.dtype, device=device(Z))
             H = self.xp.concat([zeros, H], axis=0)
         size = norm(Z)
         for _ in range(4):
-            part = multiply_transposed(V, Z)
-            Z, H, before = Z - multiply(V, part), H + part, size
+            part = V.T @ Z
+            Z, H, before = Z - V @ part, H + part, size
             size = norm(Z)
             if size > 0.5 * before:
                 break
