@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import Any
@@ -227,20 +226,19 @@ class PCA(CovarianceMixin, BaseEstimator):
         finite = sample_weight is not None or not base.in_memory(X)
         X = base.validated(self, X, reset=True, rows=2, finite=finite)
         operator, dense = as_operator(X), not (sp.issparse(X) or isinstance(X, Operator))
-        with operator.blas_limited() if dense else nullcontext():
-            s = self._to_compute(*operator.shape)
-            Xc, mean, mass = base.centered_rows(operator, sample_weight, self.center)
-            energy = Xc.energy()
-            if not (finite or math.isfinite(energy)):
-                base.validated(self, X, reset=True, rows=2)
-            check_energy(energy, Xc)
-            names = ("solver", "formulation", "tol", "max_iter")
-            options: dict[str, Any] = {name: getattr(self, name) for name in names}
-            options |= {"dense": dense, "energy": energy, "seed": base.seed(self.random_state)}
-            if isinstance(self.n_components, RealNotInt):
-                result = growing_subspace(Xc, float(self.n_components) * energy, **options)
-            else:
-                result = leading_subspace(Xc, s, **options)
+        s = self._to_compute(*operator.shape)
+        Xc, mean, mass = base.centered_rows(operator, sample_weight, self.center)
+        energy = Xc.energy()
+        if not (finite or math.isfinite(energy)):
+            base.validated(self, X, reset=True, rows=2)
+        check_energy(energy, Xc)
+        names = ("solver", "formulation", "tol", "max_iter")
+        options: dict[str, Any] = {name: getattr(self, name) for name in names}
+        options |= {"dense": dense, "energy": energy, "seed": base.seed(self.random_state)}
+        if isinstance(self.n_components, RealNotInt):
+            result = growing_subspace(Xc, float(self.n_components) * energy, **options)
+        else:
+            result = leading_subspace(Xc, s, **options)
         return X, Decomposition(result, energy, mass, mean, Xc.shape, operator.passes)
 
     def _to_compute(self, N: float, d: int) -> int:

@@ -112,12 +112,19 @@ class Certificate:
         return replace(self, floor=max(self.floor, float(shortfall)))
 
 
-def ceiling_of(xi: np.ndarray, S: np.ndarray, R: np.ndarray, last: int, failure: float) -> float:
+def ceiling_of(
+    xi: np.ndarray,
+    S: np.ndarray,
+    R: np.ndarray,
+    last: int,
+    failure: float,
+    known: float = math.inf,
+) -> float:
     """Bound the eigenvalues of M from above by block Lanczos on it, ``M U = U T + Q B E^T``.
 
     ``T = S Diag(xi) S^T`` with xi increasing. The first block of U times R is a Gaussian matrix
     independent of M, and ``last`` is the width of the last block. The bound holds with probability
-    ``1 - failure``, whatever the spectrum of M is.
+    ``1 - failure``, whatever the spectrum of M is; ``known`` is one from fewer steps.
 
     An eigenvector v of M with eigenvalue lambda has coordinates ``z = v^T U`` of norm 1 at most with
     ``z (lambda - T)`` in the last block, so z lies in a space of ``last`` dimensions. If lambda is far
@@ -133,9 +140,12 @@ def ceiling_of(xi: np.ndarray, S: np.ndarray, R: np.ndarray, last: int, failure:
         Z = np.linalg.qr((L / (top + excess - xi)).T)[0]
         return float(np.linalg.norm(F @ Z, 2)) ** 2 >= mass
 
-    # Come down from a bound above all eigenvalues, by smaller and smaller factors.
+    # Come down from a bound above all eigenvalues, by smaller and smaller factors; the bound of an
+    # earlier step, ``known``, is near.
     high, least = 16 * scale, np.finfo(float).eps * scale
-    if possible(high):
+    if top < known < top + high and not possible(2 * (known - top)):
+        high = 2 * (known - top)
+    elif possible(high):
         return math.inf
     for factor in (4.0, 2.0, 1.4, 1.2):
         while high > least and not possible(high / factor):

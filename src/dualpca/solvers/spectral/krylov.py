@@ -256,7 +256,7 @@ class _Run:
             crowded = basis.m + basis.Q.shape[1] > self.limit
             if basis.m < s or not (basis.complete or self.out or crowded or basis.steps >= check):
                 continue
-            self.theta, S, r = basis.ritz(self._kept if crowded else s + 4 * self.b)
+            self.theta, S, r = basis.ritz(self._kept if crowded else s)
             theta = self.theta[:s]
             residual = relative_residual(r[:s], theta)
             self.bounds = np.hypot(r[:s], ROUNDING * basis.eps * max(theta[0], 0.0))
@@ -269,20 +269,21 @@ class _Run:
             floor = relative_residual(rounding, theta)  # more steps add to it
             if basis.complete or self.out or residual <= max(self.tol, floor):
                 self.converged = basis.complete or residual <= self.tol
-                return self._keep_leading(S)
+                return self._keep_leading()
             if crowded:
                 keep = min(basis.m, self._kept)
                 basis.restart(self.theta[:keep], S[:, :keep])
 
-    def _keep_leading(self, S: np.ndarray) -> None:
+    def _keep_leading(self) -> None:
         """Keep the Ritz vectors whose complement is easiest to certify, and memory to look at it.
 
         The more are kept, the lower is the ceiling of their complement. But Ritz vectors that have not
         converged are coupled to it, and the certificate must assume more variance there. The largest
         number is taken that does no harm if the ceiling is the s-th Ritz value itself.
         """
-        s, b, basis, theta = self.s, self.b, self.basis, self.theta
-        k = len(theta)
+        s, b, basis = self.s, self.b, self.basis
+        theta, S, _ = basis.ritz(basis.m)
+        self.theta, k = theta, basis.m
         if not basis.complete:
             most = max(s, min(k, self.limit - 4 * b))
             sizes = [k for k in (s + b // 2, s + b, s + 2 * b, s + 4 * b) if s < k <= most]

@@ -221,7 +221,9 @@ def look_beyond(
         if searching and gain > max(WORTHWHILE * tol, 2 * floor) * captured:
             count = min(len(xi), R.shape[1])
             return best, basis.V[:, k : basis.m] @ basis.array(S[:, -count:])
-        ceiling = float(xi[-1]) if basis.complete else ceiling_of(xi, S, R, last, failure)
+        ceiling = float(xi[-1])
+        if not basis.complete:
+            ceiling = ceiling_of(xi, S, R, last, failure, best.ceiling)
         if ceiling + rounding < best.ceiling:
             best = Certificate(theta, K, ceiling + rounding, energy, floor)
         bound = best.shortfall(s)
