@@ -5,14 +5,14 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-lowest torture coverage mutants audit dist race race-quick race-passes race-work robust-race reproduce docs lint format clean
+.PHONY: help install demo test test-all test-native test-lowest torture coverage mutants audit dist race race-quick race-passes race-work robust-race reproduce docs lint format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## create .venv with the package (editable) and its development tools
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml setup.py constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q -c constraints.txt -e ".[dev]"
 	touch $@
@@ -21,9 +21,9 @@ demo: install ## digits with ruined rows: plain PCA against robust, a table and 
 	$(BIN)/dualpca demo -o results --force
 
 # Each pytest worker keeps to one BLAS thread, so that two workers do not compete for the cores.
-test test-all test-lowest coverage torture: export OMP_NUM_THREADS := 1
-test test-all test-lowest coverage torture: export OPENBLAS_NUM_THREADS := 1
-test test-all test-lowest coverage torture: export MKL_NUM_THREADS := 1
+test test-all test-native test-lowest coverage torture: export OMP_NUM_THREADS := 1
+test test-all test-native test-lowest coverage torture: export OPENBLAS_NUM_THREADS := 1
+test test-all test-native test-lowest coverage torture: export MKL_NUM_THREADS := 1
 
 MARKED := cluster or browser or experiments or torture or slow
 test: install ## run the tests and doctests that are fast; ARGS="-k duality" is passed on to pytest
@@ -31,6 +31,16 @@ test: install ## run the tests and doctests that are fast; ARGS="-k duality" is 
 
 test-all: install ## run the other tests: clusters, a browser, experiments, torture, long fits
 	$(BIN)/python -m pytest -n 2 -m "$(MARKED)" $(ARGS)
+
+# The first part is what multiplies; the second builds the kernels once more, with checks of every access.
+test-native: install ## the core tests without the C kernels, and the kernels under ASan and UBSan
+	DUALPCA_NATIVE=0 $(BIN)/python -m pytest -n 2 -q -m "not ($(MARKED))" \
+		tests/operators tests/solvers tests/linear tests/native $(ARGS)
+	rm -rf build/sanitized
+	CFLAGS="-fsanitize=address,undefined -fno-sanitize-recover=undefined -g -O1" \
+		$(BIN)/python setup.py -q build --build-lib build/sanitized
+	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
+		PYTHONPATH=build/sanitized $(BIN)/python -m pytest -q tests/native -k "not environment" $(ARGS)
 
 coverage: install ## branch coverage of src/ by all tests and doctests; fails below 95 %
 	$(BIN)/python -m coverage erase

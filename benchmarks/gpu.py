@@ -19,16 +19,16 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from dualpca import PCA, RobustPCA, as_operator
-from dualpca.operators.gpu import Tf32
+from dualpca.operators.gpu import Tf32, matmul_precision
 
 Method = Callable[[Any, int, float], Any]
 
 
-def decaying(N: int, d: int, seed: int = 0) -> torch.Tensor:
-    """A float32 matrix with singular values that fall like 1/i."""
+def decaying(N: int, d: int, seed: int = 0, power: float = 1.0) -> torch.Tensor:
+    """A float32 matrix with singular values that fall like ``i^-power``."""
     generator = torch.Generator("cuda").manual_seed(seed)
     A = torch.randn(N, d, device="cuda", generator=generator)
-    scale = 1 / torch.arange(1, d + 1, device="cuda")
+    scale = torch.arange(1, d + 1, device="cuda") ** -power
     Q = torch.linalg.qr(torch.randn(d, d, device="cuda", generator=generator))[0]
     return (A * scale) @ Q
 
@@ -146,6 +146,11 @@ def lowrank(A: torch.Tensor, s: int, steps: float) -> torch.Tensor:
     return torch.pca_lowrank(A, q=s + 10, center=False, niter=int(steps))[2][:, :s]
 
 
+def lowrank_tf32(A: torch.Tensor, s: int, steps: float) -> torch.Tensor:
+    with matmul_precision(A, "tf32"):
+        return lowrank(A, s, steps)
+
+
 def gram(A: torch.Tensor, s: int, _: float) -> torch.Tensor:
     C = torch.zeros(A.shape[1], A.shape[1], device="cuda", dtype=torch.float64)
     for block in A.split(8192):
@@ -162,8 +167,12 @@ def svds(A: torch.Tensor, s: int, tol: float) -> torch.Tensor:
 
 
 LADDERS: dict[str, tuple[Method, tuple[float, ...]]] = {
-    "ours": (ours, (0.3, 0.1, 3e-2, 2e-2, 1e-2, 1e-3, 3e-4, 1e-4, 5e-5, 2e-5, 1e-5, 5e-6)),
-    "torch.pca_lowrank": (lowrank, (0, 1, 2, 3, 4, 6, 8, 16, 32, 64)),
+    "ours": (
+        ours,
+        (0.3, 0.1, 3e-2, 2e-2, 1e-2, 5e-3, 2e-3, 1e-3, 3e-4, 1e-4, 5e-5, 2e-5, 1e-5, 5e-6),
+    ),
+    "torch.pca_lowrank": (lowrank, (0, 1, 2, 3, 4, 6, 8, 10, 12, 16, 32, 64)),
+    "torch.pca_lowrank, TF32": (lowrank_tf32, (0, 1, 2, 3, 4, 6, 8, 10, 12, 16, 32)),
     "Gram + eigh": (gram, (0.0,)),
     "cupy svds": (svds, (1e-1, 1e-2, 1e-3, 0.0)),
 }
@@ -281,7 +290,9 @@ def main() -> None:
     print("| data | method | target | rung | shortfall | ms |\n|---|---|---|---|---|---|")
     if "decaying" in chosen:
         A = decaying(side(100_000), side(4096))
-        race("decaying", A, 50, [1e-2, 1e-4, 1e-8], list(LADDERS))
+        race("1/i", A, 50, [1e-2, 1e-4, 1e-8], list(LADDERS))
+        A = decaying(side(100_000), side(4096), power=0.5)
+        race("1/sqrt(i)", A, 50, [1e-2, 1e-4], [name for name in LADDERS if "Gram" not in name])
     if "gaussian" in chosen:
         A = gaussian(side(30_000), side(30_000))
         race("gaussian", A, 100, [1e-1, 1e-2], ["ours", "torch.pca_lowrank"])

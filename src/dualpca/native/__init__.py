@@ -7,18 +7,18 @@ memory once. ``DUALPCA_NATIVE=0`` in the environment turns the kernels off.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-try:
-    from . import _kernels as kernels
-except ImportError:  # built without a C compiler
-    kernels = None
-
-if os.environ.get("DUALPCA_NATIVE", "") == "0":
-    kernels = None
+#: The extension module; None where it was built without a C compiler, or is turned off.
+kernels: Any = None
+if os.environ.get("DUALPCA_NATIVE", "") != "0":
+    with suppress(ImportError):
+        kernels = import_module("._kernels", __name__)
 
 #: The kinds of product.
 SWEEP, MATMUL, RMATMUL = 0, 1, 2

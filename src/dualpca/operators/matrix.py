@@ -220,7 +220,7 @@ class Affine(RowMap):
     ) -> None:
         super().__init__(X, X.shape, block_map, dtype)
         self._rows = X.data if isinstance(X, Matrix) and center is not None else None
-        self._given = {"center": center, "scale": scale}
+        self._given: dict[str, Any] = {"center": center, "scale": scale}
 
     def _product(self, kind: int, W: Array) -> Array | None:
         if self._rows is None or not native.takes(kind, self._rows, W, convert=True):

@@ -42,7 +42,7 @@ class RowBlocked(Operator):
     A subclass calls ``__init__`` with its shape and dtype and defines :meth:`blocks`.
     """
 
-    explicit_rows = takes_rows = True
+    explicit_rows = True
 
     def __init__(
         self, shape: tuple[int, int], dtype: Any, counter: list[int] | None = None
@@ -57,6 +57,10 @@ class RowBlocked(Operator):
 
     @abstractmethod
     def blocks(self, factor: int = 1) -> Iterator[tuple[slice, Any]]: ...
+
+    @property
+    def takes_rows(self) -> bool:  # type: ignore[override]
+        return True
 
     @property
     def uses_kernels(self) -> bool:  # type: ignore[override]

@@ -87,7 +87,9 @@ class Certificate:
         left = max(self.energy - float(self.theta.sum()), 0.0)
         known = self.__dict__.setdefault("_by_count", {})  # it is asked for more than once
         if s not in known:
-            known[s] = self._by_ceiling(s, min(self.ceiling, left))
+            mu = min(self.ceiling, left)
+            least = float(np.clip(mu - self.theta[:s], 0.0, None).sum())  # without the coupling
+            known[s] = least if least >= left else self._by_ceiling(s, mu)
         return max(min(left, known[s]) / captured, self.floor)
 
     def _by_ceiling(self, s: int, mu: float) -> float:

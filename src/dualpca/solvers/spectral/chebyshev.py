@@ -108,7 +108,8 @@ class Chebyshev(SpectralSolver):
             if done and certificate.shortfall(s) > tol:
                 rounding = s * ROUNDING * unit_of(fast) * theta[0]
                 looking = fast if rounding <= SHARE_OF_TOL * tol * theta[:s].sum() else A
-                before, given = looking.passes, {"energy": energy, "seed": seed + 1, "floor": floor}
+                before = looking.passes
+                given: dict[str, Any] = {"energy": energy, "seed": seed + 1, "floor": floor}
                 certificate = certify(looking, ritz, image, s, tol=tol, **given)
                 steps += looking.passes - before
         return SubspaceResult(ritz.signed().leading(s), certificate, steps, converged=done)

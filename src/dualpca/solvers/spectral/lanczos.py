@@ -9,7 +9,7 @@ import numpy as np
 from array_api_compat import device
 
 from ... import progress
-from ...linalg import Array, column_norms, namespace, norm, on_gpu, to_numpy
+from ...linalg import Array, column_norms, namespace, norm, on_gpu, standard_normal, to_numpy
 from ...operators import Operator
 from ..base import TINY
 from .certificate import FAILURE, ROUNDING_RISE, Certificate, ceiling_of
@@ -118,7 +118,11 @@ class Lanczos:
         the present V.
         """
         columns = min(columns, self.n - self.m)
-        Z = self._project(self.array(self.rng.standard_normal((self.n, columns))))[0]
+        if on_gpu(self.V):
+            Omega = standard_normal((self.n, columns), self.V, int(self.rng.integers(2**31)))
+        else:
+            Omega = self.array(self.rng.standard_normal((self.n, columns)))
+        Z = self._project(Omega)[0]
         self.Q, R = self._orthonormal(Z, norm(Z))
         self.recent = 0
         return to_numpy(R).astype(np.float64)
