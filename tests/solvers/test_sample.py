@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from tests.loops import at
 
 from dualpca import PCA, as_operator
 from dualpca.operators import Blocks, centered
 from dualpca.solvers.spectral import sample
 from dualpca.solvers.spectral.chebyshev import Chebyshev
 from dualpca.solvers.spectral.sample import is_tall, sampled_axes
-from tests.loops import at
 
 
 def tall(seed, N=6000, d=120, decay=0.9):
