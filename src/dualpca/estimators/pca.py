@@ -76,7 +76,7 @@ class PCA(CovarianceMixin, BaseEstimator):
     convergence_ : list of (int, float), the passes and the residual at each tested iteration
     solver_ : str
         The solver that ran, the precision of its passes, and why it was chosen, such as
-        "krylov (float32): estimated gram 0.35 s, krylov 0.2 s".
+        "krylov (float32, C kernels): estimated gram 0.35 s, krylov 0.2 s".
 
     Examples
     --------

@@ -23,6 +23,9 @@ if os.environ.get("DUALPCA_NATIVE", "") != "0":
 #: The kinds of product.
 SWEEP, MATMUL, RMATMUL = 0, 1, 2
 
+#: Products of fewer numbers than this are left to BLAS: packing and threads would take longer.
+LEAST = 2**21
+
 #: BLAS multiplies more columns than this at its full rate.
 WIDEST = 128
 
@@ -61,6 +64,8 @@ def takes(kind: int, X: Any, W: Any, *, convert: bool = False) -> bool:
     if not (0 < W.shape[1] <= WIDEST and W.flags.aligned):
         return False
     if kind != MATMUL and 8 * X.shape[1] * W.shape[1] > SUMS:
+        return False
+    if X.size * W.shape[1] < LEAST:
         return False
     if sp.issparse(X):
         return X.format == "csr" and X.dtype == W.dtype

@@ -121,9 +121,8 @@ def leading_subspace(
     floor = 0.0 if chosen.iterative else DIRECT_ROUNDING * eps(result.ritz.theta)
     spent = chosen.iterative and result.steps >= max_iter
     warn_above(result.ritz.residual, max(tol, floor), name, max_iter if spent else None)
-    parts = (result.note, "C kernels" if chosen.iterative and X.uses_kernels else "")
-    how = ", ".join(part for part in parts if part)
-    note = f"{name} ({how}): {why}" if how else f"{name}: {why}"
+    kernels = ", C kernels" if chosen.iterative and X.uses_kernels else ""
+    note = f"{name} ({result.note}{kernels}): {why}" if result.note else f"{name}: {why}"
     return replace(result, note=note)
 
 
