@@ -183,6 +183,7 @@ def test_threads_follow_the_limits_of_the_user(monkeypatch):
     assert threads() == 1
 
 
+@needs_kernels
 def test_operators_multiply_alike_with_and_without_kernels(monkeypatch):
     monkeypatch.setattr(native, "LEAST", 0)
     rng = np.random.default_rng(8)

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from spectra import gaussian, matrix, spectra
 from threadpoolctl import threadpool_limits
 
-from dualpca import PCA, as_operator
+from dualpca import PCA, as_operator, native_available
 from dualpca.operators import Weighted, centered
 from dualpca.operators.matrix import THREADED, row_parts
 from dualpca.operators.row_blocks import RowBlocked
@@ -132,6 +132,10 @@ def test_parts_of_a_sparse_matrix_are_views_that_make_up_the_whole(monkeypatch):
         assert X.passes - before == 3
 
 
+needs_kernels = pytest.mark.skipif(not native_available(), reason="float32 passes need C kernels")
+
+
+@needs_kernels
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
 @pytest.mark.parametrize("offset", [0.0, 1.0, 1e6])
 @pytest.mark.parametrize("side", ["tall", "wide"])
@@ -149,6 +153,7 @@ def test_float32_passes_answer_in_float64(scale, offset, side):
     np.testing.assert_allclose(found.ritz.theta, sigma[:4] ** 2, rtol=0, atol=atol)
 
 
+@needs_kernels
 @pytest.mark.parametrize("name", ["gaussian", "slow", "cluster", "two ties"])
 def test_float64_passes_go_on_where_float32_is_not_enough(name):
     A = case(name)
@@ -157,11 +162,13 @@ def test_float64_passes_go_on_where_float32_is_not_enough(name):
     assert found.note == "float32, then float64"
     assert found.ritz.residual <= MIXED_TOL
     sigma = np.linalg.svd(A, compute_uv=False)
-    np.testing.assert_allclose(found.ritz.theta, sigma[:6] ** 2, rtol=1e-12)
+    # The Ritz values err by the square of the residual over the gap, 1e-6 in the cluster.
+    np.testing.assert_allclose(found.ritz.theta, sigma[:6] ** 2, rtol=1e-10)
     assert mixed_scale(X, MIXED_TOL / 10, X.energy()) is None
     assert mixed_scale(as_operator(A.astype("f")), 1e-3, 1.0) is None
 
 
+@needs_kernels
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_float32_copy_is_centred_scaled_and_weighted(weighted):
     rng = np.random.default_rng(0)

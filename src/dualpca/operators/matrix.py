@@ -187,8 +187,9 @@ class Matrix(RowBlocked):
     def float32_copy(self, scale: float, center: Array | None = None) -> Operator | None:
         if self.sparse:  # its products are bound by the indices, not by the numbers
             return None
-        if is_numpy_array(self.data):
-            return in_float32(self, scale, center)
+        if is_numpy_array(self.data):  # NumPy converts blocks more slowly than it multiplies them
+            takes = native.takes_array(self.data)
+            return in_float32(self, scale, center) if takes else None
         xp = array_namespace(self.data)
         self._counter[0] += 1
         block = self.data if center is None else self.data - center.T

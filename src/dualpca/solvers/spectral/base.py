@@ -1,7 +1,7 @@
 """The protocol of spectral solvers, and the rates by which they estimate their cost.
 
-A cost counts floating-point operations at the rates below, measured on two cores of a 2023 server CPU
-with OpenBLAS; a faster machine scales all of them alike, so that the choice stays the same.
+A cost counts floating-point operations at the rates below: the geometric mean of two server CPUs, two
+cores each, with OpenBLAS. A faster machine scales all of them alike, so that the choice stays the same.
 docs/performance.md tells how they were measured.
 """
 
@@ -17,9 +17,10 @@ from .ritz import SubspaceResult
 
 #: Operations a second in float32; float64 does half.
 SQUARE = 350e9  # X^T X, counting 2 N d^2 although symmetry halves the work
-THIN = 105e9  # X^T (X W) with 16 columns
+THIN, NUMPY_THIN = 110e9, 60e9  # X^T (X W) with 16 columns, by C kernels and by NumPy
+CONVERTED = 0.7  # of the rate in float32, if rows are converted from float64 as they are read
 #: Seconds for each stored entry of a sparse matrix and column, in X^T (X W).
-SPARSE = 0.45e-9
+SPARSE, SCIPY_SPARSE = 0.4e-9, 1.0e-9  # by C kernels and by SciPy
 #: Seconds for each product of two stored entries in a sparse X^T X.
 SPARSE_SQUARE = 4e-9
 #: Seconds for each n^3 of LAPACK's symmetric eigenvectors, all or few of them.
@@ -76,6 +77,17 @@ class SpectralSolver(ABC):
 def is_explicit_on_gpu(X: Operator) -> bool:
     """Whether X has explicit rows and columns on a GPU."""
     return not (X.implicit or X.T.implicit) and on_gpu(X.like)
+
+
+def sweep_seconds(X: Operator, b: int, *, converted: bool) -> float:
+    """Return the seconds of ``X^T (X W)`` with b columns; ``converted`` float64 rows become float32."""
+    (N, d), kernels = X.shape, X.uses_kernels
+    if X.entries < N * d:
+        return (SPARSE if kernels else SCIPY_SPARSE) * X.entries * b
+    rate = THIN if kernels else NUMPY_THIN
+    rate *= 1.0 if X.precision == "float32" else CONVERTED if converted and kernels else 0.5
+    operations = 2 * d * d * b if X.T.implicit else 4 * N * d * b
+    return operations / rate
 
 
 def eigh_seconds(n: int, s: int) -> float:

@@ -89,7 +89,8 @@ class Gram(SpectralSolver):
         eigen = eigh_seconds(n, s)
         if n >= KRYLOV_SIDE and s <= KRYLOV_SHARE * n:
             steps, b = expected_steps(n, s, krylov_aim(tol)), max(BLOCK, wide_block(s, tol))
-            thin = base.THIN if X.precision == "float32" else base.THIN * 0.5
+            thin = base.THIN if X.uses_kernels else base.NUMPY_THIN
+            thin *= 1.0 if X.precision == "float32" else 0.5
             eigen = step_seconds(steps, n) + steps * n * n * b / thin
         return product + eigen + X.read_seconds
 

@@ -16,7 +16,7 @@ from ..._memory import SMALL, available, ensure, itemsize
 from ...linalg import Array, eps, on_gpu
 from ...operators import Operator
 from ...progress import phase, report_step, stopped
-from .base import EIGH, SPARSE, THIN, SpectralSolver, is_explicit_on_gpu, narrow_side
+from .base import EIGH, SpectralSolver, is_explicit_on_gpu, narrow_side, sweep_seconds
 from .certificate import FAILURE, Certificate
 from .lanczos import BLOCK, PATIENCE, Lanczos, block_of, look_beyond
 from .ritz import (
@@ -26,7 +26,6 @@ from .ritz import (
     rayleigh_ritz,
     relative_residual,
     right_from_left,
-    thin_basis,
 )
 from .sample import is_tall, sampled_axes
 
@@ -35,10 +34,6 @@ LOOSE, WIDEST = 1e-2, 64
 
 #: float32 passes serve float64 data down to this ``tol``; below it most steps are in float64 anyway.
 MIXED_TOL = 1e-8
-
-#: From this ``tol`` on float64 data is not measured again after float32 passes: the variances then
-#: have about seven digits.
-UNMEASURED = 1e-3
 
 #: float32 passes stop at this residual where ``tol`` is below it; float64 passes go on from there.
 SINGLE_GOAL = 3e-6
@@ -90,14 +85,7 @@ class Krylov(SpectralSolver):
             given |= {"tol": max(tol, SINGLE_GOAL), "energy": energy * scale**2}
             given["start"] = None if start is None else copy.asarray(start)
             first = replace(self, verify=verified).eigenvectors(narrow_side(copy), s, **given)
-            steps = first.steps
-            if tol >= UNMEASURED and first.ritz.residual <= tol:
-                pairs = _right_pairs(copy, first, tol)
-                values = (X.asarray(part) / scale**2 for part in (pairs.theta, pairs.residuals))
-                ritz = Ritz(thin_basis(X.asarray(pairs.V)), *values)
-            else:
-                ritz = measured_pairs(X, first.ritz.V)
-            copy = None
+            ritz, steps, copy = measured_pairs(X, first.ritz.V), first.steps, None
             if (verified and ritz.residual <= tol) or steps >= max_passes or stopped():
                 return SubspaceResult(ritz, first.certificate, steps, "float32")
             seed, start, note = seed + 1, A.asarray(first.ritz.V), "float32, then float64"
@@ -146,14 +134,10 @@ class Krylov(SpectralSolver):
     def cost(self, X: Operator, s: int, tol: float, energy: float) -> float:
         if is_explicit_on_gpu(X):  # Chebyshev is quicker there
             return math.inf
-        (N, d), n, b = X.shape, min(X.shape), max(BLOCK, wide_block(s, tol))
+        n, b = min(X.shape), max(BLOCK, wide_block(s, tol))
         steps = expected_steps(n, s, tol)
-        single = X.precision == "float32" or (
-            not X.T.implicit and mixed_scale(X, tol, energy) is not None
-        )
-        operations = 2 * n * n * b if X.T.implicit else 4 * N * d * b
-        sparse = X.entries < N * d
-        sweep = SPARSE * X.entries * b if sparse else operations / (THIN * (1 if single else 0.5))
+        converted = not X.T.implicit and mixed_scale(X, tol, energy) is not None
+        sweep = sweep_seconds(X, b, converted=converted)
         return steps * (sweep + X.read_seconds) + step_seconds(steps, n)
 
 
