@@ -36,7 +36,7 @@ test-all: install ## run the other tests: clusters, a browser, experiments, tort
 test-native: install ## the core tests without the C kernels, and the kernels under ASan and UBSan
 	DUALPCA_NATIVE=0 $(BIN)/python -m pytest -n 2 -q -m "not ($(MARKED))" \
 		tests/operators tests/solvers tests/linear tests/native $(ARGS)
-	rm -rf build/sanitized
+	rm -rf build
 	CFLAGS="-fsanitize=address,undefined -fno-sanitize-recover=undefined -g -O1" \
 		$(BIN)/python setup.py -q build --build-lib build/sanitized
 	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \

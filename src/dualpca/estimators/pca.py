@@ -49,7 +49,8 @@ class PCA(CovarianceMixin, BaseEstimator):
         makes a :class:`dualpca.DCProblem` of an operator. Every letter gives the same components.
     tol : float
         The relative residual ``||C V - V Theta||_F / ||C V||_F`` to reach, C being the covariance.
-        1e-4 leaves 1e-8 to 1e-7 of the variance; use 1e-8 to match scores digit by digit.
+        1e-4 leaves 1e-8 to 1e-7 of the variance; use 1e-8 to match scores digit by digit. On a GPU the
+        variances have about three digits from 1e-2 on, where all products are in TF32.
     max_iter : int
         The most iterations; a ConvergenceWarning names the residual reached if that is not enough.
     random_state : int, RandomState instance or None
