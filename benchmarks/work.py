@@ -21,6 +21,7 @@ from sklearn.utils.extmath import randomized_svd
 
 import dualpca
 from dualpca.operators import Matrix
+from dualpca.operators.views import View
 
 from .cases import CASES, Case
 from .explore import TARGETS
@@ -47,8 +48,30 @@ class Work:
         self.vectors += vectors
 
 
-class CountedMatrix(Matrix):
-    """The operator of our solvers, with its work counted outside of its own count of passes."""
+class _Counting:
+    """Products that are counted outside of the operator's own count of passes."""
+
+    work: Work
+
+    def _count(self, product: Any, vectors: int, *args: Any) -> Any:
+        before = self.work.readings, self.work.vectors
+        found = product(*args)
+        # A sweep may call the other products: it is one reading all the same.
+        self.work.readings, self.work.vectors = before[0] + 1, before[1] + vectors
+        return found
+
+    def matmul(self, W: Any) -> Any:
+        return self._count(super().matmul, W.shape[1], W)  # type: ignore[misc]
+
+    def rmatmul(self, H: Any) -> Any:
+        return self._count(super().rmatmul, H.shape[1], H)  # type: ignore[misc]
+
+    def sweep(self, W: Any, row_map: Any = None) -> Any:
+        return self._count(super().sweep, 2 * W.shape[1], W, row_map)  # type: ignore[misc]
+
+
+class CountedMatrix(_Counting, Matrix):
+    """The operator of our solvers."""
 
     def __init__(self, data: Any, work: Work, *args: Any) -> None:
         super().__init__(data, *args)
@@ -60,23 +83,6 @@ class CountedMatrix(Matrix):
             self._transpose = CountedMatrix(self.data.T, self.work, self._counter, self)
         return self._transpose
 
-    def matmul(self, W: Any) -> Any:
-        if not self._by_columns:  # else the transpose multiplies, and counts
-            self.work.add(W.shape[1])
-        return super().matmul(W)
-
-    def rmatmul(self, H: Any) -> Any:
-        if not self._by_columns:
-            self.work.add(H.shape[1])
-        return super().rmatmul(H)
-
-    def sweep(self, W: Any, row_map: Any = None) -> Any:
-        if self._by_columns:
-            self.work.readings -= 1  # the transpose counts two products, which are one sweep
-        else:
-            self.work.add(2 * W.shape[1])
-        return super().sweep(W, row_map)
-
     def column_sums(self, *args: Any, **options: Any) -> Any:
         before = self.passes
         found = super().column_sums(*args, **options)
@@ -85,13 +91,30 @@ class CountedMatrix(Matrix):
         return found
 
     def float32_copy(self, *args: Any, **options: Any) -> Any:
-        """The float32 copy that a solver may work on; making it takes no product."""
-        before = self.passes
-        copy = super().float32_copy(*args, **options)
-        if copy is None:
-            return None
-        self.work.readings += self.passes - before
-        return CountedMatrix(copy.data, self.work, copy._counter)
+        """X with products in float32, which are counted too."""
+        single = super().float32_copy(*args, **options)
+        return None if single is None else CountedView(single, self.work)
+
+
+class _Products(View):
+    """The products of another operator."""
+
+    def matmul(self, W: Any) -> Any:
+        return self.X.matmul(W)
+
+    def rmatmul(self, H: Any) -> Any:
+        return self.X.rmatmul(H)
+
+    def sweep(self, W: Any, row_map: Any = None) -> Any:
+        return self.X.sweep(W, row_map)
+
+
+class CountedView(_Counting, _Products):
+    """Another operator, with its products counted."""
+
+    def __init__(self, X: Any, work: Work) -> None:
+        super().__init__(X)
+        self.work = work
 
 
 class CountedOperator(LinearOperator):

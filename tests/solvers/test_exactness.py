@@ -162,8 +162,7 @@ def test_float64_passes_go_on_where_float32_is_not_enough(name):
     assert found.note == "float32, then float64"
     assert found.ritz.residual <= MIXED_TOL
     sigma = np.linalg.svd(A, compute_uv=False)
-    # The Ritz values err by the square of the residual over the gap, 1e-6 in the cluster.
-    np.testing.assert_allclose(found.ritz.theta, sigma[:6] ** 2, rtol=1e-10)
+    np.testing.assert_allclose(found.ritz.theta, sigma[:6] ** 2, rtol=1e-12)
     assert mixed_scale(X, MIXED_TOL / 10, X.energy()) is None
     assert mixed_scale(as_operator(A.astype("f")), 1e-3, 1.0) is None
 
@@ -178,6 +177,9 @@ def test_the_float32_copy_is_centred_scaled_and_weighted(weighted):
         X = Weighted(X, b) if weighted else X
         copy = X.float32_copy(0.25)
         assert str(copy.dtype) == "float32"
+        for side in (copy, copy.T):
+            assert side.like.dtype == side.sweep(side.asarray(np.ones((side.shape[1], 2)))).dtype
+            assert side.like.dtype == np.float32
         exact = 0.25 * X.todense()
         np.testing.assert_allclose(copy.todense(), exact, atol=2e-7 * np.abs(exact).max())
     assert as_operator(sp.csr_array(A)).float32_copy(1.0) is None

@@ -223,6 +223,10 @@ class Affine(RowMap):
         self._rows = X.data if isinstance(X, Matrix) and center is not None else None
         self._given: dict[str, Any] = {"center": center, "scale": scale}
 
+    def asarray(self, values: Any) -> Array:
+        array = super().asarray(values)
+        return array if self.dtype == self.X.dtype else array.astype(self.dtype)
+
     def _product(self, kind: int, W: Array) -> Array | None:
         if self._rows is None or not native.takes(kind, self._rows, W, convert=True):
             return None
