@@ -87,8 +87,8 @@ def _controller() -> ThreadpoolController:
 
 
 _LIMITED = Lock()
-_before: list[int] = []  # how many threads BLAS had when one_blas_thread began
-_here = local()
+_threads_before: list[int] = []  # how many threads BLAS had when one_blas_thread began
+_this_thread = local()
 
 
 def blas_threads() -> int:
@@ -108,31 +108,31 @@ def one_blas_thread() -> Iterator[None]:
         yield
         return
     try:
-        _before.append(blas_threads())
+        _threads_before.append(blas_threads())
         with _controller().limit(limits=1, user_api="blas"):
             yield
     finally:
-        _before.clear()
+        _threads_before.clear()
         _LIMITED.release()
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Let this thread multiply alone, as others multiply other blocks at the same time."""
-    before, _here.alone = getattr(_here, "alone", False), True
+    before, _this_thread.alone = getattr(_this_thread, "alone", False), True
     try:
         yield
     finally:
-        _here.alone = before
+        _this_thread.alone = before
 
 
 def threads() -> int:
     """Return how many threads products may use: as many as BLAS, and OMP_NUM_THREADS at most."""
-    if getattr(_here, "alone", False):
+    if getattr(_this_thread, "alone", False):
         return 1
     given = os.environ.get("OMP_NUM_THREADS", "")
     most = int(given) if given.isdigit() and int(given) > 0 else os.cpu_count() or 1
-    limited = _before[:1]  # another thread may clear it
+    limited = _threads_before[:1]  # another thread may clear it
     return min(most, limited[0] if limited else blas_threads())
 
 

@@ -220,7 +220,7 @@ class Affine(RowMap):
         dtype: Any = None,
     ) -> None:
         super().__init__(X, X.shape, block_map, dtype)
-        self._rows = X.data if isinstance(X, Matrix) and center is not None else None
+        self._data = X.data if isinstance(X, Matrix) and center is not None else None
         self._given: dict[str, Any] = {"center": center, "scale": scale}
 
     def asarray(self, values: Any) -> Array:
@@ -228,10 +228,10 @@ class Affine(RowMap):
         return array if self.dtype == self.X.dtype else array.astype(self.dtype)
 
     def _product(self, kind: int, W: Array) -> Array | None:
-        if self._rows is None or not native.takes(kind, self._rows, W, convert=True):
+        if self._data is None or not native.takes(kind, self._data, W, convert=True):
             return None
         self._counter[0] += 1
-        return native.multiply(kind, self._rows, W, threads(), **self._given)
+        return native.multiply(kind, self._data, W, threads(), **self._given)
 
     def matmul(self, W: Array) -> Array:
         Y = self._product(native.MATMUL, W)

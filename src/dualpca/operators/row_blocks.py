@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from array_api_compat import array_namespace
 
 from ..linalg import Array, to_numpy
-from ..native import native_available
+from ..native import LEAST, native_available
 from .base import BlockFunction, Operator, SweepMap, split
 from .block_ops import (
     GRAM_FACTOR,
@@ -34,6 +34,10 @@ from .views import View
 
 #: From ``rows, block`` of one operator to those of another: one or more of them.
 BlockMap = Callable[[slice, Any], Iterable[tuple[slice, Any]]]
+
+
+#: Solvers multiply by at least this many columns.
+LEAST_COLUMNS = 16
 
 
 class RowBlocked(Operator):
@@ -64,7 +68,8 @@ class RowBlocked(Operator):
 
     @property
     def uses_kernels(self) -> bool:  # type: ignore[override]
-        return native_available() and isinstance(self.dtype, np.dtype)
+        large = self.entries * LEAST_COLUMNS >= LEAST
+        return native_available() and isinstance(self.dtype, np.dtype) and large
 
     @property
     def entries(self) -> int:

@@ -18,7 +18,7 @@ from .ritz import SubspaceResult
 #: Operations a second in float32; float64 does half.
 SQUARE = 350e9  # X^T X, counting 2 N d^2 although symmetry halves the work
 THIN, NUMPY_THIN = 110e9, 60e9  # X^T (X W) with 16 columns, by C kernels and by NumPy
-CONVERTED = 0.7  # of the rate in float32, if rows are converted from float64 as they are read
+CONVERTED = 0.6  # of the rate in float32, if rows are converted from float64 as they are read
 #: Seconds for each stored entry of a sparse matrix and column, in X^T (X W).
 SPARSE, SCIPY_SPARSE = 0.4e-9, 1.0e-9  # by C kernels and by SciPy
 #: Seconds for each product of two stored entries in a sparse X^T X.
