@@ -5,8 +5,9 @@ import pytest
 from spectra import gaussian, matrix, spectra
 
 from dualpca import as_operator
-from dualpca.operators import Blocks, Kernel
+from dualpca.operators import Blocks, Kernel, Matrix
 from dualpca.solvers.spectral.krylov import Krylov
+from dualpca.solvers.spectral.lanczos import Lanczos
 
 
 def run(A, s, tol, seed=0, max_passes=1000, **options):
@@ -155,3 +156,42 @@ def test_the_residual_tells_what_a_block_without_room_leaves(dtype, tol):
         ).all()
         Q, R = found.remainder
         assert Q.shape[1] == R.shape[0]
+
+
+def test_half_step_stays_below_the_gram_matrix():
+    """N <= C in the order of matrices, and the trace of N rises with every step."""
+    rng = np.random.default_rng(5)
+    A = rng.standard_normal((60, 40)) * 0.8 ** np.arange(40)
+    basis = Lanczos(Matrix(A), np.zeros((40, 1)), 30, rng)
+    basis.begin(rng.standard_normal((40, 5)))
+    C, before = A.T @ A, 0.0
+    for _ in range(4):
+        basis.expand()
+        N, rounding = basis.half_step(float(np.linalg.norm(C, 2)))
+        V = np.hstack([basis.V[:, : basis.m], basis.Q])
+        excess = np.linalg.eigvalsh(C - V @ N @ V.T)
+        assert excess[0] >= -1e-12 * np.trace(C)
+        assert 0 <= rounding <= 1e-6 * np.trace(C)
+        assert np.trace(N) >= before
+        before = np.trace(N)
+    assert before == pytest.approx(np.trace(C), rel=1e-3)
+
+
+@pytest.mark.parametrize("shape", [(900, 300), (300, 900)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_fast_spectrum_is_certified_by_its_sketch(shape, dtype, seed):
+    """No look at the complement: the energy that the sketch leaves bounds what is missed."""
+    rng = np.random.default_rng(seed)
+    U, V = (np.linalg.qr(rng.standard_normal((n, 300)))[0] for n in shape)
+    sigma = 100 * 0.7 ** np.arange(300)
+    X = Matrix(((U * sigma) @ V.T).astype(dtype))
+    result = Krylov()(X, 10, tol=5e-2, seed=seed, energy=float((sigma**2).sum()))
+    W, best = result.ritz.V.astype(float), float((sigma[:10] ** 2).sum())
+    captured = float(np.linalg.norm(X.data.astype(float) @ W) ** 2)
+    assert result.certificate.coupling is None
+    assert result.steps == 1
+    assert 1 - captured / best <= result.shortfall() <= 5e-2
+    assert float(result.ritz.theta.sum()) == pytest.approx(captured, rel=1e-5)
+    R = X.data.T.astype(float) @ (X.data.astype(float) @ W) - W * result.ritz.theta
+    assert np.linalg.norm(R) <= 1.01 * np.linalg.norm(result.ritz.residuals)

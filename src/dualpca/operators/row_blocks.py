@@ -40,6 +40,13 @@ BlockMap = Callable[[slice, Any], Iterable[tuple[slice, Any]]]
 LEAST_COLUMNS = 16
 
 
+def swept(rows: slice, block: Any, W: Array, row_map: SweepMap | None) -> tuple[Any, ...]:
+    """Return what one block adds to a sweep: ``block^T row_map(block W)`` and the sums of the map."""
+    Y = multiply(block, W)
+    H, sums = split(row_map(Y, rows)) if row_map else (Y, ())
+    return multiply_transposed(block, H), *sums
+
+
 class RowBlocked(Operator):
     """An operator that is read as row blocks, each once per pass.
 
@@ -94,12 +101,7 @@ class RowBlocked(Operator):
         return self.sum_blocks(lambda rows, block: (multiply_transposed(block, H[rows, :]),))[0]
 
     def sweep(self, W: Array, row_map: SweepMap | None = None) -> Any:
-        def part(rows: slice, block: Any) -> tuple[Any, ...]:
-            Y = multiply(block, W)
-            H, sums = split(row_map(Y, rows)) if row_map else (Y, ())
-            return multiply_transposed(block, H), *sums
-
-        total = self.sum_blocks(part)
+        total = self.sum_blocks(lambda rows, block: swept(rows, block, W, row_map))
         return total if len(total) > 1 else total[0]
 
     def _measure_rows(self) -> Array:

@@ -42,8 +42,9 @@ class Certificate:
     ----------
     theta : array of shape (k,)
         Ritz values, decreasing.
-    coupling : array of shape (m, k)
-        K, or any matrix with the same ``K^T K``, the Gram matrix of the residuals.
+    coupling : array of shape (m, k) or None
+        K, or any matrix with the same ``K^T K``, the Gram matrix of the residuals. None where theta
+        are eigenvalues of some ``N <= C``: then the energy alone bounds what is missed.
     ceiling : float
         mu, an upper bound on the eigenvalues of C on the complement of V; infinite where unknown.
     energy : float
@@ -53,7 +54,7 @@ class Certificate:
     """
 
     theta: np.ndarray
-    coupling: np.ndarray
+    coupling: np.ndarray | None
     ceiling: float = math.inf
     energy: float = math.inf
     floor: float = 0.0
@@ -93,7 +94,7 @@ class Certificate:
         return max(min(left, known[s]) / captured, self.floor)
 
     def _by_ceiling(self, s: int, mu: float) -> float:
-        if not math.isfinite(mu):
+        if self.coupling is None or not math.isfinite(mu):
             return math.inf
         k, scale = len(self.theta), float(self.theta[0])
         K = self.coupling / scale
@@ -106,6 +107,7 @@ class Certificate:
 
     def with_rounding(self, size: float) -> Certificate:
         """Return the certificate where C itself is known only to ``size`` in the spectral norm."""
+        assert self.coupling is not None
         K = np.vstack([self.coupling, size * np.eye(len(self.theta))])
         return replace(self, coupling=K, ceiling=self.ceiling + size)
 

@@ -13,19 +13,21 @@ from typing import Any
 import numpy as np
 
 from ..._memory import SMALL, available, ensure, itemsize
-from ...linalg import Array, eps, on_gpu
+from ...linalg import Array, eigh, eps, namespace, norm, on_gpu, to_numpy
 from ...operators import Operator
 from ...progress import phase, report_step, stopped
 from .base import EIGH, SpectralSolver, is_explicit_on_gpu, narrow_side, sweep_seconds
-from .certificate import FAILURE, Certificate
-from .lanczos import BLOCK, PATIENCE, Lanczos, block_of, look_beyond
+from .certificate import FAILURE, ROUNDING_RISE, Certificate
+from .lanczos import BLOCK, PATIENCE, Lanczos, block_of, energy_at_most, look_beyond
 from .ritz import (
     ROUNDING,
     Ritz,
     SubspaceResult,
+    leading_eigenpairs,
     rayleigh_ritz,
     relative_residual,
     right_from_left,
+    unit_of,
 )
 from .sample import is_tall, sampled_axes
 
@@ -113,16 +115,19 @@ class Krylov(SpectralSolver):
         rng, steps, failure = np.random.default_rng(seed), 0, FAILURE
         with A.blas_limited():
             while True:
-                run, failure = _Run(self, A, s, tol, rng, start), failure / 2
+                run, failure = _Run(self, A, s, tol, rng, start, energy), failure / 2
                 run.solve(max_passes - steps)
                 basis = run.basis
-                remainder, used = (basis.Q, basis.K[:, :s]), steps + basis.steps
+                used = steps + basis.steps
+                remainder = None if run.sketched else (basis.Q, basis.K[:, :s])
                 patience = min(used + PATIENCE, max_passes - used)
                 given: dict[str, Any] = {"tol": tol, "energy": energy, "failure": failure}
                 given["columns"] = min(run.b, block_of(basis.V))
                 given["max_steps"] = 0 if run.out or not self.verify else patience
-                with phase("certificate"):
-                    certificate, missed = look_beyond(basis, s, **given)
+                certificate, missed = run.sketched, None
+                if certificate is None:
+                    with phase("certificate"):
+                        certificate, missed = look_beyond(basis, s, **given)
                 steps += basis.steps
                 V = basis.xp.asarray(basis.V[:, :s], copy=True)
                 if missed is None:
@@ -143,7 +148,7 @@ class Krylov(SpectralSolver):
 
 def wide_block(s: int, tol: float) -> int:
     """Return the columns of a block a little wider than s, where ``tol`` is loose; else 0."""
-    enough = 8 * -(-(s + 4) // 8)
+    enough = BLOCK * -(-(s + 4) // BLOCK)
     return enough if tol >= LOOSE and enough <= WIDEST else 0
 
 
@@ -182,10 +187,12 @@ def _right_pairs(X: Operator, result: SubspaceResult, tol: float) -> Ritz:
     """Return Ritz pairs of ``X^T X`` from a recurrence; measured anew where rounding might show."""
     ritz, wide, unit = result.ritz, X.shape[1] > X.shape[0], eps(result.ritz.V)
     first, last = ritz.theta[0], ritz.theta[-1]
-    if last * max(tol, unit) > ROUNDING * unit * first and not X.T.implicit:
+    precise = last * max(tol, unit) > ROUNDING * unit * first and not X.T.implicit
+    if precise and not wide and result.remainder is None:
+        return _captured_pairs(X, ritz)
+    if precise and result.remainder is not None:
         pairs = Ritz(ritz.V, X.asarray(ritz.theta), X.asarray(ritz.residuals))
         if wide:
-            assert result.remainder is not None
             Q, R = result.remainder
             bounded = math.sqrt(first / last) * pairs.residual <= tol
             pairs = right_from_left(X, pairs, X.asarray(R), None if bounded else Q)
@@ -196,13 +203,30 @@ def _right_pairs(X: Operator, result: SubspaceResult, tol: float) -> Ritz:
     return measured_pairs(X, ritz.V)
 
 
+def _captured_pairs(X: Operator, ritz: Ritz) -> Ritz:
+    """Return Ritz pairs of the span of V from ``X V`` alone; the bounds on residuals stay true."""
+    xp, Y = namespace(ritz.V), X.matmul(X.asarray(ritz.V))
+    wide = xp.astype(Y, xp.float64, copy=False)
+    theta, P = (X.asarray(part.copy()) for part in eigh(to_numpy(wide.T @ wide)))
+    return Ritz(X.asarray(ritz.V) @ P, theta, X.asarray(ritz.residuals)).signed()
+
+
 class _Run:
     """A :class:`Lanczos` basis that grows until the residual is at most ``tol``."""
 
     def __init__(
-        self, options: Krylov, A: Operator, s: int, tol: float, rng: Any, start: Array | None
+        self,
+        options: Krylov,
+        A: Operator,
+        s: int,
+        tol: float,
+        rng: Any,
+        start: Array | None,
+        energy: float,
     ) -> None:
         self.A, self.s, self.tol, n = A, s, tol, A.shape[1]
+        self.energy = energy_at_most(A, energy, ROUNDING_RISE * unit_of(A))
+        self.sketched: Certificate | None = None
         b = options.block or block_of(A.like if start is None else start)
         if options.block is None and start is None:
             b = max(b, wide_block(s, tol))
@@ -254,9 +278,38 @@ class _Run:
             if basis.complete or self.out or residual <= max(self.tol, floor):
                 self.converged = basis.complete or residual <= self.tol
                 return self._keep_leading()
+            if self._certify_sketch(theta):
+                return None
             if crowded:
                 keep = min(basis.m, self._kept)
                 basis.restart(self.theta[:keep], S[:, :keep])
+
+    def _certify_sketch(self, theta: np.ndarray) -> bool:
+        """Take the eigenvectors of ``N <= C`` where the trace of ``C - N`` is small enough.
+
+        N is that of :meth:`Lanczos.half_step`. The s leading eigenvalues of C exceed those of N by no
+        more than the trace in total (Ky Fan), and no ``(C - N) W`` is larger: a bound on variance missed
+        and residual without a look at the complement, for spectra that fall fast.
+        """
+        basis, s = self.basis, self.s
+        if not math.isfinite(self.energy):
+            return False
+        N, rounding = basis.half_step(float(theta[0]))
+        energy, trace = self.energy + rounding, float(np.trace(N))
+        left = energy - trace
+        if left > self.tol * trace:  # no eigenvalues are as large
+            return False
+        values, S = leading_eigenpairs(N, len(N))
+        if left > self.tol * norm(values[:s]):
+            return False
+        width = basis.m + basis.Q.shape[1]
+        basis.V[:, basis.m : width] = basis.Q
+        basis.m, basis.K = width, np.zeros((0, width))
+        basis.restart(values[:s], S[:, :s])
+        self.theta, self.bounds = values, np.full(s, left / math.sqrt(s))
+        self.sketched = Certificate(values, None, math.inf, energy, ROUNDING_RISE * unit_of(self.A))
+        self.converged = True
+        return True
 
     def _keep_leading(self) -> None:
         """Keep the Ritz vectors whose complement is easiest to certify, and memory to look at it.

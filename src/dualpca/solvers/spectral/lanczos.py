@@ -46,8 +46,8 @@ class Lanczos:
         self.xp = namespace(start)
         self.eps = float(self.xp.finfo(start.dtype).eps)
         # Basis vectors lie one behind the other in memory: any number of them is one matrix.
-        self.V = self.xp.zeros((width, self.n), dtype=start.dtype, device=device(start)).T
-        self.T = np.zeros((width, width))
+        self.V = self.xp.empty((width, self.n), dtype=start.dtype, device=device(start)).T
+        self.T = np.empty((width, width))
         self.m = 0
         self.recent = 0  # C maps V[:, m:] to vectors orthogonal to V[:, :recent], up to rounding
         self.steps = 0
@@ -106,10 +106,23 @@ class Lanczos:
         """Replace V by the Ritz vectors ``V S``; ``C V = V T + Q K`` still holds."""
         keep = S.shape[1]
         self.V[:, :keep] = self.V[:, : self.m] @ self.array(S)
-        self.T[:] = 0
         self.T[:keep, :keep] = np.diag(theta)
         self.K = self.K @ S
         self.m, self.recent = keep, 0
+
+    def half_step(self, largest: float) -> tuple[np.ndarray, float]:
+        """Return ``(V, Q)^T N (V, Q)`` for ``N = C V T^{-1} V^T C <= C``, which takes no pass.
+
+        N is the Nystrom approximation of C. T is shifted by what rounding may have taken from it, which
+        keeps N below C; its ``largest`` eigenvalue is known. The second result bounds the rounding of
+        the trace of N.
+        """
+        T, K = self.T[: self.m, : self.m], self.K
+        unit = math.hypot(ROUNDING * self.eps * largest, self.lost)
+        G = np.linalg.solve(T + max(unit, TINY) * np.eye(self.m), K.T)
+        size = float(np.linalg.norm(G))
+        rounding = unit * (self.m + len(K) * size * (2 + size))
+        return np.block([[T, K.T], [K, K @ G]]), rounding
 
     def turn_to_complement(self, columns: int) -> np.ndarray:
         """Continue from Gaussian vectors Omega instead of Q; return R, ``Q R`` being Omega off V.
@@ -204,8 +217,7 @@ def look_beyond(
     captured, rounding = float(theta[:s].sum()), ROUNDING * unit * max(float(theta[0]), 0.0)
     K = np.vstack([basis.K, math.hypot(rounding, basis.lost) * np.eye(k)])
     floor = ROUNDING_RISE * unit if floor is None else floor
-    # The energy is a sum of squares minus the energy of the mean, and has the rounding of both.
-    energy += floor * (energy + basis.A.removed_energy)
+    energy = energy_at_most(basis.A, energy, floor)
     known = Certificate(theta, K, math.inf, energy, floor)
     if basis.complete:
         return Certificate(theta, K[:0], 0.0, energy, floor), None
@@ -241,6 +253,11 @@ def look_beyond(
         if math.isfinite(bound) and progress.report_step(*event, **tested):
             break
     return best, None
+
+
+def energy_at_most(A: Operator, energy: float, floor: float) -> float:
+    """Return the energy and its rounding: it is a sum of squares minus the energy of the mean."""
+    return energy + floor * (energy + A.removed_energy)
 
 
 def certify(
