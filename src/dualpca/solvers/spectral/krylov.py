@@ -292,7 +292,8 @@ class _Run:
         and residual without a look at the complement, for spectra that fall fast.
         """
         basis, s = self.basis, self.s
-        if not math.isfinite(self.energy):
+        kernel = self.A.implicit or self.A.T.implicit  # which may be indefinite
+        if kernel or not math.isfinite(self.energy):
             return False
         N, rounding = basis.half_step(float(theta[0]))
         energy, trace = self.energy + rounding, float(np.trace(N))
