@@ -14,7 +14,7 @@ from .functions.norms import Lp
 from .functions.rows import RowLoss
 from .functions.sparse import HardSquare, KSupport, SoftSquare, TopK
 from .linalg import Array, gram, host_sample, is_single, largest, namespace, norm
-from .losses import as_loss
+from .losses import Loss, as_loss
 from .operators import Operator, as_operator
 from .problem import DCProblem
 
@@ -50,6 +50,15 @@ def _k(X: Operator) -> DCProblem:
     return DCProblem(Spectral(Power(4)), HalfSquare(Lp(2)), X)
 
 
+def row_epsilon(norms: Array, loss: Loss) -> float:
+    """Return the default epsilon of :func:`robust` for rows of these norms."""
+    if not loss.singular:
+        return 0.0
+    share = 1e-3 if is_single(norms) else loss.smoothing
+    sample = np.sort(host_sample(norms))
+    return share * float(sample[len(sample) // 2])
+
+
 def robust(
     X: Operator, epsilon: float | None = None, loss: Any = "l1", mass: Array | None = None
 ) -> DCProblem:
@@ -64,10 +73,7 @@ def robust(
     loss = as_loss(loss)
     norms = X.row_norms()
     xp = namespace(norms)
-    if epsilon is None and loss.singular:
-        share = 1e-3 if is_single(norms) else loss.smoothing
-        sample = np.sort(host_sample(norms))
-        epsilon = share * float(sample[len(sample) // 2])
+    epsilon = row_epsilon(norms, loss) if epsilon is None else epsilon
     longest = largest(norms)
     if not longest <= float(xp.finfo(norms.dtype).max) ** 0.5 / 2:
         raise ValueError(

@@ -82,7 +82,7 @@ class FittedModel:
     >>> model.name, model.n_components, model.n_features
     ('RobustPCA', 2, 13)
     >>> [(name, round(loading, 2)) for name, loading in model.leading(0, 2)]
-    [('malic_acid', 0.47), ('od280/od315_of_diluted_wines', -0.34)]
+    [('malic_acid', 0.48), ('od280/od315_of_diluted_wines', -0.33)]
     >>> rows = model.distances(X)
     >>> bool((rows.flagged == (rows.orthogonal > model.limits["orthogonal"])).all())
     True
@@ -237,13 +237,17 @@ class FittedModel:
 
     @property
     def limits(self) -> dict[str, float | None]:
-        """The distances beyond which rows are flagged; None for a distance that flags none."""
-        model, limit = self.estimator, -float(self.estimator.offset_)
-        score, orthogonal = (float(cutoff) for cutoff in model.limits_)
-        return {
-            "score": {"score": limit, "both": limit * score}.get(model.flags_by_),
-            "orthogonal": {"orthogonal": limit, "both": limit * orthogonal}.get(model.flags_by_),
-        }
+        """The distances beyond which rows are flagged; None for a distance that flags none.
+
+        For flags by density, a row is flagged where the sum of the squares of its distances over these
+        is above 1.
+        """
+        model, by = self.estimator, self.estimator.flags_by_
+        if by != "density":
+            limit = -float(model.offset_)
+            return {kind: limit if kind == by else None for kind in ("score", "orthogonal")}
+        squares = 2 * max(float(model._log_peak) - float(model.offset_), 0.0)
+        return {"score": squares**0.5, "orthogonal": (squares * model.noise_variance_) ** 0.5}
 
     @property
     def cutoffs(self) -> dict[str, float]:

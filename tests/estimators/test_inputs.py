@@ -123,7 +123,7 @@ ESTIMATORS = {
     "KernelPCA nystroem": KernelPCA(S, **FEATURES["nystroem"]),
     "KernelPCA rff": KernelPCA(S, **FEATURES["rff"]),
     "RobustKernelPCA nystroem": RobustKernelPCA(S, **FEATURES["nystroem"]),
-    "RobustKernelPCA rff": RobustKernelPCA(S, **FEATURES["rff"]),
+    "RobustKernelPCA rff": RobustKernelPCA(S, quantile=0.9, **FEATURES["rff"]),
     "SparsePCA": SparsePCA(1, n_nonzero=5, random_state=0),
 }
 
@@ -269,7 +269,7 @@ def check_robust(model, same, A, X, rows, eps, weights):
     assert np.linalg.norm(numbers(pca.mean_) - middle) <= off
     gap = np.abs(np.diff(variances)).min()
     turned = np.sqrt(2) * error / (gap - error) + slack
-    assert turned < 0.1
+    assert turned < 0.2
     assert np.linalg.norm(V - U, axis=0).max() <= turned
     scores = model.transform(X)
     assert is_lazy(scores) == is_lazy(X)
@@ -404,7 +404,7 @@ def test_a_huge_mean_costs_no_digits(kind, tmp_path):
 def test_no_more_than_a_sample_comes_here(monkeypatch):
     """Fits and transforms leave what has a row for each row of the data where it is."""
     monkeypatch.setattr("dualpca.operators.dask.row_arrays.SAMPLE_ROWS", 50)
-    monkeypatch.setattr("dualpca.robust.starts.ROWS", 100)
+    monkeypatch.setattr("dualpca.robust.sample.ROWS", 100)
     seen = []
     compute, one = da.Array.compute, dualpca.operators.dask.distributed.compute
 

@@ -413,7 +413,9 @@ def test_this_release_gives_the_answers_of_the_references(answers, references):
         if value.dtype.kind in "bi":
             assert_array_equal(value, kept, err_msg=name)
         else:  # what the oracles let through: residuals of 1e-9 over gaps of the good rows
-            assert_allclose(value, kept, atol=1e-6 * np.abs(kept).max(), err_msg=name)
+            # Robust fits come from another start than those of the references.
+            atol = 1e-5 if name.startswith("robust") else 1e-6
+            assert_allclose(value, kept, atol=atol * np.abs(kept).max(), err_msg=name)
 
 
 @pytest.mark.parametrize("solver", ["auto", "gram", "krylov", "chebyshev", *FIRST_ORDER])

@@ -62,7 +62,7 @@ MODELS = [
     PCA(2, center=False, formulation="o", solver=ZeroFPR(memory=10), random_state=0),
     PCA("mle"),
     RobustPCA(2, random_state=0),
-    RobustPCA(2, loss=Huber(scale=0.1), center=np.full(6, 1.0), flag="both", random_state=0),
+    RobustPCA(2, loss=Huber(scale=0.1), center=np.full(6, 1.0), flag="score", random_state=0),
     RobustPCA(2, loss=PowerLoss(p=1.5), center=None, init=["pca", "spherical"], random_state=1),
     RobustPCA(2, solver=Anderson(memory=3), contamination=0.1, random_state=0),
     SparsePCA(2, n_nonzero=[3, 2], random_state=0),

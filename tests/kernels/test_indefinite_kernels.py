@@ -179,7 +179,7 @@ def test_kernels_that_are_positive_semidefinite_are_not_looked_at(monkeypatch, o
         raise AssertionError("K was looked at")
 
     monkeypatch.setattr(_kernel_eigenpairs, "ends_of_spectrum", looked)
-    monkeypatch.setattr("dualpca.robust.starts._spectrum", looked)
+    monkeypatch.setattr("dualpca.robust.sample._spectrum", looked)
     Model(2, random_state=0, **options).fit(X)
 
 
@@ -236,6 +236,7 @@ def test_sigmoid_with_nearly_all_components_is_refused_whatever_the_solver(monke
         KernelPCA(s, kernel="sigmoid", solver=solver, random_state=0).fit(X)
 
 
+@pytest.mark.filterwarnings("ignore:two starts found:UserWarning")
 def test_robust_sigmoid_is_told_of():
     X = positive_rows() - 1
     with pytest.warns(PositiveSpectrumWarning, match="kernel='sigmoid' is not positive"):

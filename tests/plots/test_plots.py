@@ -159,7 +159,8 @@ def test_map_of_one_good_row_has_no_flagged_point(model):
     ax.figure.draw_without_rendering()
 
 
-def test_lines_where_orthogonal_distances_flag(model):
+def test_lines_where_orthogonal_distances_flag():
+    model = fitted(flag="orthogonal")
     ax = outlier_map(model)
     assert horizontal(ax, "--") == [model.orthogonal_cutoff_]
     assert vertical(ax, "--") == [model.score_cutoff_]
@@ -179,7 +180,7 @@ def test_lines_where_score_distances_flag(flat):
 
 @pytest.mark.parametrize("contamination", ["auto", 0.1, 0.3])
 def test_the_limit_separates_the_points(contamination):
-    model = fitted(contamination=contamination)
+    model = fitted(contamination=contamination, flag="orthogonal")
     ax = outlier_map(model)
     good, bad = points(ax)
     (limit,) = horizontal(ax, "-")
@@ -468,12 +469,15 @@ def test_other_rows_have_the_same_features(model):
         outlier_map(model, rows()[:, :4])
 
 
-def test_flag_both_draws_both_limits():
+def test_density_draws_an_ellipse_with_the_flagged_rows_outside():
     X = np.random.default_rng(0).standard_normal((200, 6)) * [5, 4, 1, 1, 1, 1]
-    model = RobustPCA(2, flag="both", contamination=0.1, random_state=0).fit(X)
+    model = RobustPCA(2, contamination=0.1, random_state=0).fit(X)
     ax = outlier_map(model)
-    assert vertical(ax, "-") == [-model.offset_ * model.limits_[0]]
-    assert horizontal(ax, "-") == [-model.offset_ * model.limits_[1]]
+    (curve,) = [line for line in ax.lines if line.get_label() == "flagging limit"]
+    x, y = curve.get_data()
+    size2 = (model.score_distances_ / x.max()) ** 2 + (model.orthogonal_distances_ / y.max()) ** 2
+    np.testing.assert_array_equal(size2 > 1, model.outliers_)
+    np.testing.assert_allclose((x / x.max()) ** 2 + (y / y.max()) ** 2, 1)
     assert legend(ax).count("flagging limit") == 1
     assert f"flagged ({int(model.outliers_.sum())})" in legend(ax)
 

@@ -102,6 +102,9 @@ def numbers_of(page):
             kind = "cutoffs" if shape["line"].get("dash") else "limits"
             up = shape.get("yref") == "paper"
             lines[kind]["score" if up else "orthogonal"] = shape["x0" if up else "y0"]
+        for curve in figures["map-plot"][0]["data"]:
+            if curve.get("mode") == "lines":
+                lines["limits"] = {"score": max(curve["x"]), "orthogonal": max(curve["y"])}
         found["map"] = lines
     if "loadings-plot" in figures:
         found["bars"] = [variant["data"][0] for variant in figures["loadings-plot"]]
@@ -126,7 +129,7 @@ X = contaminated()
 MODELS = {
     "PCA": PCA(3, random_state=0),
     "RobustPCA": RobustPCA(3, random_state=0),
-    "both": RobustPCA(3, flag="both", random_state=0),
+    "orthogonal": RobustPCA(3, flag="orthogonal", random_state=0),
     "one": RobustPCA(1, random_state=0),
     "flat": RobustPCA(8, random_state=0),
     "KernelPCA": KernelPCA(3, kernel="rbf", gamma=0.05),
@@ -236,10 +239,12 @@ def test_numbers_are_those_of_the_model(name):
 @pytest.mark.parametrize("name", ROBUST)
 def test_the_drawn_limit_separates_flagged_rows(name):
     found = numbers_of(page_of(name))
-    beyond = np.zeros(len(X), dtype=bool)
+    limits = found["map"]["limits"]
+    size2 = np.zeros(len(X))
     for kind, distances in zip(("score", "orthogonal"), found["rows"]["distances"], strict=True):
-        beyond |= np.array(distances) > found["map"]["limits"].get(kind, np.inf)
-    assert (beyond == found["rows"]["flagged"]).all()
+        if kind in limits:
+            size2 += (np.array(distances) / limits[kind]) ** 2
+    assert ((size2 > 1) == found["rows"]["flagged"]).all()
 
 
 def test_without_rows_the_training_distances_are_shown():
@@ -435,7 +440,7 @@ def test_axes_are_logarithmic_where_a_row_is_far_beyond_its_limit():
     def ticked(model, rows):
         return "checked" in Page(report(model, rows)).one("log")["attrs"]
 
-    for name in ("RobustPCA", "both", "flat"):
+    for name in ("RobustPCA", "orthogonal", "flat"):
         model = fitted(name)
         kinds = FittedModel(model).limits
         edges = [

@@ -66,7 +66,7 @@ def test_auto_is_the_default_number_of_components():
     assert model.n_components_ == np.searchsorted(share, 0.8) + 1
 
 
-@pytest.mark.parametrize("flag", ["orthogonal", "both"])
+@pytest.mark.parametrize("flag", ["orthogonal", "score", "density"])
 def test_normality_is_the_score_of_distances(flag):
     X = bad_rows()
     model = RobustPCA(3, flag=flag, random_state=0).fit(X)

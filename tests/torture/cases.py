@@ -51,7 +51,7 @@ WAYS: list[tuple[type, dict[str, Any]]] = [
     *((RobustPCA, {"solver": name}) for name in ("auto", "anderson", "dca", "irls", "dual")),
     (RobustPCA, {"solver": "dca", **ALGORITHM_5}),
     *((RobustPCA, {"loss": loss}) for loss in ("log", "tukey", "huber")),
-    (RobustPCA, {"center": "median", "flag": "both"}),
+    (RobustPCA, {"center": "median", "flag": "score"}),
     *((RobustKernelPCA, {"solver": name}) for name in ("auto", "anderson", "dca")),
     (RobustKernelPCA, {"kernel": "linear"}),
     (RobustKernelPCA, {"approximation": "nystroem"}),

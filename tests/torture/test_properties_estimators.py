@@ -31,7 +31,7 @@ ESTIMATORS = {
     "KernelPCA nystroem": KernelPCA(approximation="nystroem", kernel="rbf", n_landmarks=8),
     "KernelPCA rff": KernelPCA(approximation="rff", kernel="rbf", n_random_features=30),
     "RobustPCA": RobustPCA(),
-    "RobustPCA both": RobustPCA(flag="both", loss="l1", center="median", contamination=0.1),
+    "RobustPCA score": RobustPCA(flag="score", loss="l1", center="median", contamination=0.1),
     "RobustKernelPCA": RobustKernelPCA(),
     "RobustKernelPCA nystroem": RobustKernelPCA(approximation="nystroem", n_landmarks=12),
     "SparsePCA": SparsePCA(n_nonzero=0.5),

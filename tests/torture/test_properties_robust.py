@@ -167,7 +167,7 @@ def test_clear_outliers_are_flagged(data):
     many=25,
     data=contaminated(),
     loss=losses,
-    flag=st.sampled_from(("orthogonal", "both")),
+    flag=st.sampled_from(("density", "orthogonal", "score")),
     contamination=st.sampled_from(("auto", 0.1, 0.25)),
 )
 def test_training_rows_are_judged_like_new_ones(data, loss, flag, contamination):

@@ -156,10 +156,9 @@ def outliers(
             stderr_line(f"rows are counted without {dropped:,} that the fit dropped")
     with watching(flags.silent):
         columns, total, flagged = list_rows(fitted, table, everything=all)
-    score, orthogonal = fitted.estimator.limits_
+    limits = fitted.limits
     rows = list(zip(*(np.asarray(c).tolist() for c in columns.values()), strict=True))
     if flags.json:
-        limits = {"score": score, "orthogonal": orthogonal}
         listing = [dict(zip(columns, row, strict=True)) for row in rows]
         print_json({"rows": total, "flagged": flagged, "limits": limits, "table": listing})
         return fitted.exit_code
@@ -170,10 +169,9 @@ def outliers(
         cells = [[f"{v:.4g}" if isinstance(v, float) else str(v) for v in row] for row in rows]
         sys.stdout.write(text_table(list(columns), cells, indent=0))
     if not flags.quiet and str(path) != "-":
-        say(
-            f"{flagged:,} of {total:,} rows are flagged; limits: score distance {score:.4g}, "
-            f"orthogonal distance {orthogonal:.4g}"
-        )
+        parts = [f"{kind} distance {at:.4g}" for kind, at in limits.items() if at is not None]
+        limit = "beyond the ellipse of " if len(parts) == 2 else "beyond "
+        say(f"{flagged:,} of {total:,} rows are flagged, {limit}{' and '.join(parts)}")
     return fitted.exit_code
 
 

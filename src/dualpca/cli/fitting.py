@@ -4,7 +4,7 @@ import inspect
 import shlex
 import warnings
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from ..io.models import ModelFileError, read_header
 from ..io.tables import NA_VALUES, Columns, Table, TableError, Writer, read
 from ..io.tables.read import EXTENSIONS
 from ..io.tables.table import shown
-from ..robust.starts import MOST, components_for
+from ..robust.sample import MOST, components_for
 from .options import FitOptions, Method, Missing, ReadOptions, Scale
 from .run import MISSED_TOL, OK, RefusedError, stderr_line
 from .watch import watching
@@ -158,6 +158,8 @@ def open_or_fit(
     if not is_model(source):
         if source.endswith(ENDING) or data is not None:
             open_model(source)  # raises the reason why it is no model
+        if must_flag and options.components == "auto":
+            options = replace(options, components="outliers")
         return fit_file(source, read, options, quiet)
     if options != FitOptions():
         raise RefusedError(f"{source} is a model already; its options belong to `dualpca fit`")
@@ -187,7 +189,7 @@ def fit_file(
             estimator.n_landmarks = min(estimator.n_landmarks, X.shape[0])
         if estimator.n_components is None:
             variances = RobustPCA(random_state=options.seed).scree(X)
-            estimator.n_components = components_for(variances, "auto", min(X.shape))
+            estimator.n_components = components_for(variances, "auto", min(X.shape), X.shape[0])
         estimator.fit(X)
     for warning in caught:
         stderr_line(f"warning: {warning.message}")
@@ -236,6 +238,8 @@ def _components(options: FitOptions) -> int | float | str | None:
     text, method = options.components, options.method
     if text == "auto":
         return {Method.plain: None, Method.sparse: None, Method.kernel: MOST}.get(method, "auto")
+    if text == "outliers" and method in (Method.robust, Method.robust_kernel):
+        return text
     n = _number("--components", text, "5, 0.9 or auto")
     if not (n >= 1 if isinstance(n, int) else 0 < n < 1):
         raise RefusedError(f"--components {text} is out of range; give 5, 0.9 or auto")

@@ -79,8 +79,8 @@ class FitOptions:
     method: Method = _model(Method.robust, "The estimator.", "--method", "-m")
     components: str = _model(
         "auto",
-        "A number, a fraction of the variance (0.9), or auto: the fewest that hold 80 % of the"
-        " robust variance, at most 10.",
+        "A number, a fraction of the variance (0.9), auto: the fewest that hold 80 % of the robust"
+        " variance, at most 10, or outliers: as many as help to detect them, 99 %.",
         *("--components", "-n"),
     )
     scale: Scale = _model(Scale.none, "Divide columns by their spread first.")

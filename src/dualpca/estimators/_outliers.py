@@ -12,7 +12,7 @@ from sklearn.base import OutlierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 
-from ..linalg import Array, eps, host_sample, namespace
+from ..linalg import Array, eps, host_sample, namespace, to_numpy
 from ..losses import LOSSES, Loss
 from ..operators import Operator
 from ..robust.distances import RowDistances
@@ -24,14 +24,17 @@ from ._base import COUNT, FRACTION, ITERATION_CONSTRAINTS
 #: The quantile of the cut-offs on the outlier map, as in ROBPCA.
 MAP = 0.975
 
+#: The kinds of rows: beyond no limit, that of the score distance, of the orthogonal one, or both.
+KINDS = np.array(["regular", "good leverage", "orthogonal outlier", "bad leverage"])
+
 #: The parameters that robust estimators share.
 ROBUST_CONSTRAINTS: dict[str, Any] = {
-    "n_components": [COUNT, FRACTION, StrOptions({"auto"}), None],
+    "n_components": [COUNT, FRACTION, StrOptions({"auto", "outliers"}), None],
     "loss": [StrOptions(set(LOSSES)), Loss],
     "normalize": ["boolean"],
     "refit": ["boolean"],
     "quantile": [Interval(Real, 0, 1, closed="neither")],
-    "flag": [StrOptions({"orthogonal", "both"})],
+    "flag": [StrOptions({"density", "orthogonal", "score"})],
     "contamination": [StrOptions({"auto"}), Interval(Real, 0, 0.5, closed="right")],
     **ITERATION_CONSTRAINTS,
 }
@@ -56,6 +59,10 @@ class OutlierScoresMixin(RobustOptions, OutlierMixin):
 
     flags_by_: str
     limits_: tuple[float, float]
+    noise_variance_: float
+
+    #: how many directions there are beside the components
+    _noise_directions: int
 
     #: returns new rows validated, by the name of the method that they are for
     _checked: Callable[..., Any]
@@ -86,17 +93,44 @@ class OutlierScoresMixin(RobustOptions, OutlierMixin):
 
     def normality(self, score_distances: Array, orthogonal_distances: Array) -> Array:
         """Return ``score_samples`` of rows with these two distances, arrays of shape (n_samples,)."""
-        if self.flags_by_ == "both":
-            a, b = score_distances / self.limits_[0], orthogonal_distances / self.limits_[1]
-            return -namespace(a).where(a > b, a, b)
-        return -(orthogonal_distances if self.flags_by_ == "orthogonal" else score_distances)
+        if self.flags_by_ != "density":
+            return -(orthogonal_distances if self.flags_by_ == "orthogonal" else score_distances)
+        with np.errstate(over="ignore"):
+            squares = score_distances**2 + orthogonal_distances**2 / self.noise_variance_
+        return self._log_peak - 0.5 * squares
+
+    @property
+    def _log_peak(self) -> float:
+        """The log density at the centre."""
+        variances = to_numpy(self.explained_variance_).astype(float)
+        variances = variances[variances > 1e-12 * variances.max()]
+        noise = self._noise_directions * np.log(2 * np.pi * self.noise_variance_)
+        return -0.5 * float(np.log(2 * np.pi * variances).sum() + noise)
+
+    @property
+    def row_kinds_(self) -> np.ndarray:
+        """The kind of each training row, by its two distances and ``limits_``.
+
+        "regular"; "good leverage", far out within the subspace; "orthogonal outlier", far from the
+        subspace; "bad leverage", both. A flagged row that is beyond neither limit is named by the
+        distance that is nearer to its limit.
+        """
+        pairs = zip((self.score_distances_, self.orthogonal_distances_), self.limits_, strict=True)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = np.stack([np.nan_to_num(to_numpy(d) / limit) for d, limit in pairs])
+        beyond = ratios > 1
+        flagged = to_numpy(self.outliers_).astype(bool) & ~beyond.any(axis=0)
+        beyond[:, flagged] = (ratios == ratios.max(axis=0))[:, flagged]
+        return KINDS[beyond[0] + 2 * beyond[1]]
 
     @measures_new_rows
     def score_samples(self, X: Any) -> Array:
-        """Return minus the distance that flags rows, so that higher is more normal.
+        """Return the log density of rows, so that higher is more normal.
 
-        It is minus the orthogonal distance; minus the larger of the two distances over their limits
-        where ``flag="both"``; minus the score distance where no row leaves the subspace.
+        The density is that of the robust Gaussian model: minus half the squared score distance, minus
+        half the squared orthogonal distance over ``noise_variance_``, and a constant. For
+        ``flag="orthogonal"`` and "score" it is minus that distance, and minus the score distance where
+        no row leaves the subspace.
 
         Parameters
         ----------
@@ -141,13 +175,22 @@ class OutlierScoresMixin(RobustOptions, OutlierMixin):
         self, rows: RowDistances, score: Array, orthogonal: Array, counted: Any = None
     ) -> None:
         """Set the distances of the training rows, their limits, and the rows that are flagged."""
-        q = self.quantile
-        limits = self.limits_ = chi2_quantile(q, self.n_components_) ** 0.5, rows.cutoff(q)
+        q, growth = self.quantile, rows.growth
         self.flags_by_ = "score" if rows.flat else self.flag
+        if self.flags_by_ == "density" and not self.noise_variance_ > 0:
+            self.flags_by_ = "orthogonal"  # good rows have no noise
         self.score_distances_, self.orthogonal_distances_ = score, orthogonal
+        inside, beside = (host_sample(a).astype(float) for a in (score, orthogonal))
+        if len(inside) > len(rows.on_host[1]):  # rows of weight 0 are not among those
+            inside, beside = inside[counted], beside[counted]
+        self.limits_ = rows.limit_of(inside, q), rows.limit(q) * growth**0.5
+        limit = -self.limits_[0 if self.flags_by_ == "score" else 1]
+        if self.flags_by_ == "density":
+            size = np.hypot(inside, beside * (growth / self.noise_variance_) ** 0.5)
+            limit = self._log_peak - 0.5 * rows.limit_of(size, q) ** 2
         scores = self.normality(score, orthogonal)
         if self.contamination == "auto":
-            self.offset_ = -{"score": limits[0], "orthogonal": limits[1]}.get(self.flags_by_, 1.0)
+            self.offset_ = limit
         else:
             sample = host_sample(scores) if counted is None else host_sample(scores)[counted]
             offset = float(np.percentile(sample, 100.0 * self.contamination))

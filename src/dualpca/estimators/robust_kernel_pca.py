@@ -12,7 +12,12 @@ from sklearn.utils._param_validation import StrOptions
 from ..kernels.eigen import Ends, check_definite
 from ..linalg import Array
 from ..progress import convergence, phase
-from ..robust.distances import RowDistances, orthogonal_distance
+from ..robust.distances import (
+    RobustComponents,
+    RowDistances,
+    orthogonal_distance,
+    robust_components,
+)
 from ..robust.fit import RobustOptions, fit_robust
 from ..robust.starts import STARTS, warn_of_doubt
 from ._kernels import KERNEL_CONSTRAINTS, KernelMixin
@@ -50,8 +55,8 @@ class RobustKernelPCA(KernelMixin, OutlierScoresMixin, BaseEstimator):
     center_coef_ : array of shape (n_samples,)
         The centre is ``Gamma^T center_coef_``; not with an approximation.
     explained_variance_, weights_, outliers_, offset_, residual_ and the others
-        As in :class:`dualpca.RobustPCA`, which has also ``components_``, ``mean_`` and
-        ``noise_variance_``.
+        As in :class:`dualpca.RobustPCA`, which has also ``components_`` and ``mean_``. The noise has
+        the directions that the training rows span beside the components.
 
     Examples
     --------
@@ -101,7 +106,7 @@ class RobustKernelPCA(KernelMixin, OutlierScoresMixin, BaseEstimator):
         steps, rows = model.convergence_, None
         if self.approximation == "nystroem":
             rows = self._row_distances(X, operator, weights, present)
-            beyond = rows.orthogonal > rows.cutoff(self.quantile)
+            beyond = rows.orthogonal > rows.limit(self.quantile)
             mass = (1.0 if weights is None else weights) * ~beyond
             new = beyond & ~model.outliers_
             new = new if weights is None else new & (weights > 0)
@@ -110,7 +115,10 @@ class RobustKernelPCA(KernelMixin, OutlierScoresMixin, BaseEstimator):
                     self.pca_ = model.fit(operator, sample_weight=mass)
                 rows = self._row_distances(X, operator, weights, present)
         self._take(model)
+        self._noise_directions = model._noise_directions
+        self.noise_variance_ = model.noise_variance_
         if rows is not None:
+            self.noise_variance_ = self._noise(robust_components(rows, self.quantile, False))
             self.orthogonal_cutoff_ = rows.cutoff(MAP)
             self._flag(rows, model.score_distances_, rows.orthogonal, rows.counted)
         self.n_passes_ = operator.passes
@@ -125,7 +133,8 @@ class RobustKernelPCA(KernelMixin, OutlierScoresMixin, BaseEstimator):
         T, orthogonal = operator.persist_rows(pca._scores(operator), orthogonal)
         counted = None if operator.is_distributed else present  # there a sample is on the host
         V = pca.components_.T
-        return RowDistances(pca._origin, V, T, orthogonal, weights, counted=counted)
+        given: dict[str, Any] = {"counted": counted, "directions": max(pca._noise_directions, 1)}
+        return RowDistances(pca._origin, V, T, orthogonal, weights, **given)
 
     def _unspanned(self, X: Any, operator: Any) -> Any:
         """Return ``sqrt(k(x, x) - ||phi(x)||^2)``: the distance of a row from the landmarks' span."""
@@ -149,6 +158,8 @@ class RobustKernelPCA(KernelMixin, OutlierScoresMixin, BaseEstimator):
         fit = fit_robust(K, self, rng, mass, between, check)
         self._set_fit(fit, K)
         parts = fit.components
+        self.n_samples_, self._noise_directions = X.shape[0], fit.directions
+        self.noise_variance_ = self._noise(parts)
         self._keep(X)
         self.axes_coef_, self.center_coef_ = K.asarray(parts.V), K.asarray(parts.center)
         image = np.asarray(K.rmatmul(self.center_coef_[:, None]).image, dtype=float)[:, 0]
@@ -157,9 +168,13 @@ class RobustKernelPCA(KernelMixin, OutlierScoresMixin, BaseEstimator):
         score = K.asarray(parts.score_distances)
         self._flag(fit.rows, score, fit.rows.orthogonal, fit.rows.counted)
         self.weights_ = K.asarray(fit.weights)
-        self.n_samples_, self.n_passes_ = X.shape[0], K.passes
+        self.n_passes_ = K.passes
         self.convergence_ = convergence(self.n_passes_, self.residual_)
         warn_of_doubt(self.outliers_, self.contamination, fit.start)
+
+    def _noise(self, components: RobustComponents) -> float:
+        """Return the mean variance of good rows in a direction beside the components."""
+        return components.residual_variance / max(self._noise_directions, 1)
 
     def fit_predict(self, X: Any, y: Any = None, **params: Any) -> Array:
         """Fit the model to X, with the ``params`` of :meth:`fit`, and return +1 or -1 for each row.

@@ -15,8 +15,9 @@ from ..operators.block_ops import dense
 from ..progress import convergence
 from ..robust.distances import scores_and_distances
 from ..robust.fit import fit_robust
+from ..robust.sample import scree, take_sample
 from ..robust.scale import CENTERS
-from ..robust.starts import STARTS, scree, take_sample, warn_of_doubt
+from ..robust.starts import STARTS, warn_of_doubt
 from ._base import checked_weights, seed, shifted, validated
 from ._outliers import ROBUST_CONSTRAINTS, OutlierScoresMixin, score_distances
 from ._scores import CovarianceMixin
@@ -28,15 +29,17 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
 
     It minimises ``sum_i rho(||(I - W W^T)(x_i - c)||)`` over an orthonormal W and a centre c, the robust
     problem of the paper (Proposition 4.1) with any loss ``rho(r) = psi(r^2)``, psi concave, by DCA from a
-    robust start. Then it flags the rows far from the subspace and fits the others once more.
+    robust start. Then it fits the rows that are near once more, and flags rows by their density in the
+    robust Gaussian model.
 
     Parameters
     ----------
-    n_components : int, float, "auto" or None
-        A number; the fraction of the robust variance to explain (0 < f < 1); "auto", the fewest
-        components that hold 80 % of it, at most 10; or None, all n_features, which needs more than
-        twice as many rows. The robust variance is that of the least outlying half of the rows, as in
-        :meth:`scree`.
+    n_components : int, float, "auto", "outliers" or None
+        A number; the fraction of the robust variance to explain (0 < f < 1); "auto", for a picture, the
+        fewest components that hold 80 % of it, at most 10; "outliers", to detect them, the fewest that
+        hold 99 %, at most a fifth of the rows and one less than n_features; or None, all n_features,
+        which needs more than twice as many rows. The robust variance is that of the least outlying half
+        of the rows, as in :meth:`scree`.
     loss : str or Loss
         "l1" (the paper's), "lp", "huber", "log", "cauchy", "geman_mcclure", "welsch", "tukey", or an
         instance such as ``Huber(scale=0.1)``. The default scale comes from the residuals of the good
@@ -48,20 +51,24 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         None is no centring, as in the paper.
     init : str, array of shape (n_components, n_features), or list of those
         "stahel_donoho" (the least outlying half of the rows, over directions through pairs of rows),
-        "spherical" (PCA of normalised rows), "pca", "random" or components. Several starts are each
-        concentrated on their nearest half of the rows, and the first that fits it within 10 % of the
-        best is taken; "auto" is the first two. Starts see a sample of at most 2000 rows.
+        "spherical" (PCA of normalised rows), "pca", "random" or components. Several starts, or
+        "stahel_donoho" alone, are candidates together with what concentration on their nearest rows
+        makes of them, and with starts without rows on a line or in a second group; the one is taken
+        near which most rows lie that vary along most axes, and fitted to its good rows. "auto" is the
+        first two. Starts see a sample of at most 2000 rows.
     refit : bool
-        Flag the rows far from the subspace and take centre and subspace of the others, unless that
-        raises the loss by more than 5 % or ends short of ``tol``.
+        Take centre and subspace of the rows that are not far from the subspace, unless most rows fit
+        that clearly worse or it ends short of ``tol``.
     solver : {"auto", "anderson", "dca", "irls", "dual"} or solver
         DCA with Anderson acceleration, DCA (Algorithm 5), IRLS, or DCA on the dual (Algorithm 6), which
         finds the same subspace. "auto" is IRLS for at most twice as many features as components, else
         Anderson.
     quantile : float
-        Rows beyond this quantile of the distances of good rows are flagged.
-    flag : {"orthogonal", "both"}
-        Whether rows far out within the subspace are flagged too, by their score distance.
+        Rows beyond this quantile of good rows are flagged. It is estimated from the bulk of the rows and
+        from how fast their number falls beyond it, so that heavy tails are not taken for outliers.
+    flag : {"density", "orthogonal", "score"}
+        By what rows are flagged: both distances together, through the density of the robust Gaussian
+        model; the distance from the subspace alone; or that within it.
     contamination : "auto" or float
         The share of the training rows to flag, instead of by ``quantile``.
     tol : float
@@ -87,6 +94,8 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         ROBPCA's cut-offs of both at 0.975, for the outlier map.
     limits_ : tuple of float
         The score and the orthogonal distance at ``quantile``.
+    row_kinds_ : array of str of shape (n_samples,)
+        "regular", "good leverage", "orthogonal outlier" or "bad leverage", by both distances.
     flags_by_ : str
         ``flag``, or "score" where no row has an orthogonal distance.
     offset_ : float
@@ -119,7 +128,7 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
     >>> X[:40] += 5 * rng.standard_normal((40, 10))
     >>> model = RobustPCA(n_components=2, random_state=0).fit(X)
     >>> int(model.outliers_[:40].sum()), int(model.outliers_[40:].sum())
-    (40, 0)
+    (40, 1)
     >>> model.transform(X).shape
     (200, 2)
     """
@@ -148,6 +157,7 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         self._set_fit(fit, rows)
         parts, (d, s) = fit.components, fit.components.V.shape
         self.components_ = rows.asarray(np.ascontiguousarray(parts.V.T))
+        self._noise_directions = d - s
         self.noise_variance_ = parts.residual_variance / (d - s) if d > s else 0.0
         self.mean_ = rows.asarray(parts.center)
         self._mean_rest = rows.asarray(parts.center - to_numpy(self.mean_))

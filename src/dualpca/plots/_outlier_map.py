@@ -25,7 +25,8 @@ class OutlierMapDisplay(base.Display):
     cutoffs : pair of float
         The quantiles at 0.975 of the score and the orthogonal distances.
     limits : pair of float or None
-        The distances beyond which rows are flagged; None for a distance that flags no row.
+        The distances beyond which rows are flagged; None for a distance that flags no row. Where both
+        are given, rows are flagged beyond the ellipse with these half-axes.
     row_names : sequence of length n_samples, optional
         By default the numbers of the rows, from 0.
 
@@ -50,7 +51,7 @@ class OutlierMapDisplay(base.Display):
     >>> model = RobustPCA(n_components=2, random_state=0).fit(X)
     >>> display = OutlierMapDisplay.from_estimator(model, annotate=3)
     >>> [text.get_text() for text in display.ax_.get_legend().get_texts()]
-    ['not flagged (160)', 'flagged (40)', 'cut-offs at 0.975', 'flagging limit']
+    ['not flagged (159)', 'flagged (41)', 'cut-offs at 0.975', 'flagging limit']
     """
 
     def __init__(
@@ -126,13 +127,21 @@ class OutlierMapDisplay(base.Display):
         dashed: dict[str, Any] = {"color": "0.5", "linestyle": "--", "linewidth": 1}
         solid: dict[str, Any] = {"color": base.VERMILION, "linewidth": 1}
         self.cutoffs_ = self._lines(self.cutoffs, "cut-offs at 0.975", dashed)
-        self.limits_ = self._lines(self.limits, "flagging limit", solid)
+        self.limits_ = self._limit("flagging limit", solid)
         ax.set(xlabel="score distance", ylabel="orthogonal distance")
         base.legend(ax, int(shown.sum()))
         places = np.column_stack([x, y])
         names = [self.row_names[i] for i in named]
         self.names_ = base.write_names(ax, names, places[named], places[shown])
         return self
+
+    def _limit(self, name: str, style: dict[str, Any]) -> list[Any]:
+        """Draw the limit of one distance as a line, and that of both as a quarter of an ellipse."""
+        if None in self.limits:
+            return self._lines(self.limits, name, style)
+        angle = np.linspace(0, np.pi / 2, 100)
+        x, y = self.limits[0] * np.cos(angle), self.limits[1] * np.sin(angle)
+        return list(self.ax_.plot(x, y, label=name, **style))
 
     def _lines(self, at: tuple[Any, ...], name: str, style: dict[str, Any]) -> list[Any]:
         """Draw a vertical and a horizontal line at the numbers that are not None."""
@@ -148,7 +157,7 @@ class OutlierMapDisplay(base.Display):
         flagging = [(limit, distance) for limit, distance in pairs if limit is not None]
         size = flagging[0][1]
         if len(flagging) == 2:
-            size = np.maximum(*(distance / limit for limit, distance in flagging))
+            size = np.hypot(*(distance / limit for limit, distance in flagging))
         finite = np.isfinite(self.score_distances) & np.isfinite(self.orthogonal_distances)
         farthest = np.argsort(-size, kind="stable")
         return farthest[(self.flagged & finite)[farthest]][:count]

@@ -110,11 +110,13 @@ def outlier_map(rows: Rows, limits: dict[str, Any], cutoffs: dict[str, Any], log
     """
     assert rows.distances is not None
     traces, shapes, axes = _by_flag(rows), [], []
+    together = None not in limits.values()
+    solid = {"color": "--bad", "width": 1.5}
     for k, (kind, limit) in enumerate(limits.items()):
         distances = rows.distances[:, k].copy()
         lines = [
             (cutoffs[kind], {"color": "--soft", "dash": "dash", "width": 1.5}),
-            (limit, {"color": "--bad", "width": 1.5}),
+            (None if together else limit, solid),
         ]
         x, y = "xy" if k == 0 else "yx"
         for at, style in lines:
@@ -129,6 +131,12 @@ def outlier_map(rows: Rows, limits: dict[str, Any], cutoffs: dict[str, Any], log
         axes.append({"title": f"{kind} distance", **axis})
         for trace in traces:
             trace[x] = rounded(distances[trace["customdata"]])
+    if together:
+        # A quarter of an ellipse, which meets the axes of a logarithmic picture out of sight.
+        angle = np.linspace(1e-3, np.pi / 2 - 1e-3, 60)
+        x, y = (limits["score"] * np.cos(angle), limits["orthogonal"] * np.sin(angle))
+        curve = {"type": "scatter", "mode": "lines", "line": solid, "hoverinfo": "skip"}
+        traces.append({**curve, "x": rounded(x), "y": rounded(y), "showlegend": False})
     return figure(traces, *axes, shapes=shapes)
 
 

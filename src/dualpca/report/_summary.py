@@ -23,8 +23,8 @@ TITLES = {
 #: How a robust model flags rows, by its ``flags_by_``.
 FLAGS = {
     "orthogonal": "their distance from the subspace",
-    "score": "their distance within the subspace, as no row leaves it",
-    "both": "the larger of their distances from the subspace and within it",
+    "score": "their distance within the subspace",
+    "density": "their density in the fitted model, from their distances from the subspace and within it",
 }
 
 

@@ -14,7 +14,17 @@ from ..linalg import Array, eps, fix_signs, host_sample, map_row_blocks, namespa
 from ..operators import Operator
 from ..operators.block_ops import row_norms
 from ..operators.row_blocks import RowBlocked
-from .scale import bulk, centered_at, chi2_quantile, cutoff, location_scale, repeated, thin_factor
+from .scale import (
+    bulk,
+    centered_at,
+    chi2_quantile,
+    cutoff,
+    distance_limit,
+    limit_of_good,
+    location_scale,
+    repeated,
+    thin_factor,
+)
 
 #: Scores within this quantile of chi-squared enter the scatter. The first location and scale of each
 #: coordinate come from at most this many rows.
@@ -71,6 +81,7 @@ class RowDistances:
     """Scores and orthogonal distances of rows beside a centre and a subspace.
 
     ``counted`` tells which rows count, None if all do. A distance up to ``floor`` may be rounding.
+    ``directions`` is the number of those beside the subspace.
     """
 
     center: np.ndarray
@@ -80,6 +91,7 @@ class RowDistances:
     weights: Array | None
     floor: float = 0.0
     counted: np.ndarray | None = None
+    directions: int = 1
 
     @cached_property
     def on_host(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
@@ -90,7 +102,7 @@ class RowDistances:
     @cached_property
     def _bulk(self) -> tuple[float, float]:
         scores, orthogonal, weights = self.on_host
-        return bulk(orthogonal, scores, weights)
+        return bulk(orthogonal, scores, self.directions, weights)
 
     def cutoff(self, q: float) -> float:
         """Return the q-quantile of the orthogonal distances of good rows, and what rounding may add.
@@ -98,6 +110,29 @@ class RowDistances:
         As squares: rows with one distance in common stay within it when they are measured again.
         """
         return float(np.hypot(cutoff(*self._bulk, q), self.floor))
+
+    def limit(self, q: float) -> float:
+        """Return the q-quantile of the orthogonal distances of good rows, whatever their tail is."""
+        _, orthogonal, weights = self.on_host
+        limit = distance_limit(orthogonal, *self._bulk, q, weights)
+        return float(np.hypot(limit, self.floor))
+
+    def limit_of(self, distances: np.ndarray, q: float) -> float:
+        """Return the q-quantile of other distances of the rows that are near the subspace."""
+        weights, good = self.on_host[2], self.good(self.limit(q)) & np.isfinite(distances)
+        mass = None if weights is None else weights[good]
+        return limit_of_good(distances[good], q, mass)
+
+    @property
+    def growth(self) -> float:
+        """How many times larger the squared orthogonal distances of new rows are on average.
+
+        The rows of the fit are nearer to a subspace that was fitted to them.
+        """
+        scores, _, weights = self.on_host
+        mass = len(scores) if weights is None else float(weights.sum())
+        share = min((scores.shape[1] + 1) / mass, 0.5)
+        return (1 + share) / (1 - share)
 
     def good(self, limit: float) -> np.ndarray:
         """Return which rows on the host count and are within the limit."""
@@ -111,7 +146,12 @@ class RowDistances:
 
 
 def row_distances(
-    X: Operator, center: np.ndarray, V: np.ndarray, weights: Array | None, spread: float
+    X: Operator,
+    center: np.ndarray,
+    V: np.ndarray,
+    weights: Array | None,
+    spread: float,
+    directions: int,
 ) -> RowDistances:
     """Return the distances of all rows: one pass, or one product with a kernel."""
     view, factor, counted = centered_at(X, center), thin_factor(X, V), None
@@ -126,7 +166,8 @@ def row_distances(
             orthogonal = orthogonal.map_blocks(to_numpy, dtype=orthogonal.dtype)
         scores, orthogonal = X.persist_rows(scores, orthogonal)
         floor = 64 * (eps(X) * spread + eps(center) * float(np.linalg.norm(center)))
-    return RowDistances(center, V, scores, orthogonal, weights, floor, counted)
+    measured = scores, orthogonal, weights, floor, counted
+    return RowDistances(center, V, *measured, directions)
 
 
 def robust_scatter(
@@ -205,7 +246,7 @@ def robust_components(rows: RowDistances, q: float, fixed: bool) -> RobustCompon
     """Return the eigenvectors of the robust scatter of the scores of good rows."""
     scores, orthogonal, weights = rows.on_host
     nearest = float(orthogonal[rows.good(math.inf)].min())
-    good = rows.good(max(rows.cutoff(q), nearest))
+    good = rows.good(max(rows.limit(q), nearest))
     mass = None if weights is None else weights[good]
     location, covariance = robust_scatter(scores[good], mass, fixed)
     variances, P = np.linalg.eigh(covariance)

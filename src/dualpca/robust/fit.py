@@ -12,12 +12,21 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from .._memory import ensure
-from ..formulations import robust
-from ..linalg import Array, cross, host_sample, largest, namespace, norm, orthonormalize, to_numpy
+from ..formulations import robust, row_epsilon
+from ..linalg import (
+    Array,
+    cross,
+    host_sample,
+    largest,
+    namespace,
+    norm,
+    orthonormalize,
+    to_numpy,
+)
 from ..linalg import eps as machine_eps
 from ..losses import Loss, as_loss
 from ..operators import Centered, Kernel, Matrix, Operator, Weighted, centered
-from ..operators.block_ops import energy_of
+from ..operators.block_ops import energy_of, row_norms
 from ..operators.views import check_energy
 from ..problem import DCProblem
 from ..progress import phase, stopped
@@ -25,8 +34,17 @@ from ..solvers import IRLS, Anderson
 from ..solvers.solve import as_solver
 from ..solvers.subspace import principal_axes, solve_quietly
 from .distances import RobustComponents, RowDistances, robust_components, row_distances
+from .sample import (
+    ROWS,
+    Sample,
+    by_weight,
+    number_of_components,
+    take_kernel_sample,
+    take_sample,
+)
 from .scale import bulk, centered_at, coordinates, thin_factor, typical_size
-from .starts import NEAR, Start, best_start, number_of_components, take_kernel_sample, take_sample
+from .selection import Measured, clearly_better, freedom, measure
+from .starts import DISAGREE, NEAR, Start, best_start, reweighted
 
 #: The subspace is fitted and the centre moved at most ROUNDS times. IRLS gives way to DCA after CYCLE
 #: iterations.
@@ -35,9 +53,8 @@ ROUNDS, CYCLE = 10, 50
 #: The loss is scaled to this many scales above the location of the good rows' residuals.
 ABOVE = 2.0
 
-#: A refit is asked for a residual of at least ROUNDING eps. It stands where it raises the loss by no
-#: more than the share GUARD.
-ROUNDING, GUARD = 100, 0.05
+#: A refit is asked for a residual of at least this many eps.
+ROUNDING = 100
 
 
 @dataclass(eq=False, repr=False)
@@ -53,7 +70,7 @@ class RobustOptions:
     refit: bool = True
     solver: Any = "auto"
     quantile: float = 0.999
-    flag: str = "orthogonal"
+    flag: str = "density"
     contamination: Any = "auto"
     tol: float = 1e-3
     max_iter: int = 300
@@ -61,7 +78,10 @@ class RobustOptions:
 
 @dataclass(frozen=True)
 class RobustFit:
-    """Components, distances of the rows, their weights in the loss (at most 1), and the way there."""
+    """Components, distances of the rows, their weights in the loss (at most 1), and the way there.
+
+    ``directions`` is the number of those that the sample of rows spans beside the components.
+    """
 
     components: RobustComponents
     rows: RowDistances
@@ -71,6 +91,7 @@ class RobustFit:
     residual: float
     iterations: int
     refitted: bool
+    directions: int
 
 
 def fit_robust(
@@ -87,16 +108,19 @@ def fit_robust(
     the functions of :func:`take_kernel_sample` are needed, and weights may be 0.
     """
     with phase("start"):
+        directions = np.random.default_rng(int(rng.integers(2**31)))  # those of any sample
         data = X, options.center, weights, rng
         if between is None:
             sample = take_sample(*data)
         else:
             sample = take_kernel_sample(*data, between, check_spectrum)
-        s = number_of_components(options.n_components, sample, rng)
+        s = number_of_components(options.n_components, sample)
         if check_spectrum is not None and sample.spectrum is not None:
             check_spectrum(sample.spectrum, s)
         solver = _solver(options.solver, s, X)
-        start = best_start(sample.rows, options.init, s, sample.relative_center, rng)
+        start = best_start(sample.rows, options.init, s, sample.relative_center, directions)
+        if start.compared:
+            start = reweighted_start(sample, start)
     spread = typical_size(Centered(sample.rows, start.center[:, None]).row_norms())
     loss = scaled_loss(as_loss(options.loss), sample.rows, start, options.normalize)
     center = sample.origin + sample.vectors(start.center[:, None])[:, 0]
@@ -104,23 +128,46 @@ def fit_robust(
     view, W = centered_at(X, center, spread), thin_factor(X, V)
     mass = None if weights is None else X.row_vector(weights)
     fitted = fit_rows(view, W, loss, options, solver, mass, joint, spread)
-    shift, W, by_row, scales, residual, iterations = fitted
-    center = center if shift is None else center + coordinates(shift)[:, 0]
+    shift, W, scales, epsilon, residual, iterations = fitted
+    moved = center if shift is None else center + coordinates(shift)[:, 0]
     # Where all rows that count are the centre, any V fits them, and an implicit W has no columns.
-    V = coordinates(W) if W.shape[1] else V
-    rows, refitted = row_distances(X, center, V, weights, spread), False
+    df = freedom(sample.rows, s)
+    rows = row_distances(X, moved, coordinates(W) if W.shape[1] else V, weights, spread, df)
+    if start.compared and options.refit and W.shape[1]:
+        # DCA may leave a good start for rows that fit exactly; where the candidates disagree on which
+        # rows are good, it has to be clearly better than the start, else not clearly worse.
+        before = row_distances(X, center, V, weights, spread, df)
+        known = measured(before), measured(rows)
+        doubtful = start.agreement < DISAGREE
+        stays = not clearly_better(known[1], known[0], df)
+        rows = before if (stays if doubtful else clearly_better(*known, df)) else rows
+    by_row, refitted = row_weights(loss, rows, scales, epsilon), False
     if options.refit and not rows.flat:
         seed = int(rng.integers(2**31))
-        candidate = refit(X, rows, s, options, sample.fixed, spread, seed) or rows
-        size = 1.0 if options.normalize else spread
-        before, after = (average_loss(loss, r, scales, size) for r in (rows, candidate))
-        refitted = candidate is not rows and after <= before + GUARD * abs(before)
-        rows = candidate if refitted else rows
+        candidate = refit(X, rows, s, options, sample.fixed, spread, seed)
+        refitted = candidate is not None and not clearly_better(
+            measured(rows), measured(candidate), df
+        )
+        rows = candidate if candidate is not None and refitted else rows
     components = robust_components(rows, options.quantile, not joint)
-    tiny = float(np.finfo(np.float32).tiny)  # weights on a cluster may be float32
-    by_row = by_row if weights is None else by_row / weights.clip(tiny, None)
+    by_row = by_row if X.is_distributed else to_numpy(by_row).astype(float)
+    by_row = by_row if weights is None else by_row * (weights > 0)
     by_row = by_row / max(largest(by_row), 1e-300)
-    return RobustFit(components, rows, by_row, loss, start, residual, iterations, refitted)
+    beside = max(sample.rows.shape[1] - components.V.shape[1], 0)
+    way = start, residual, iterations, refitted, beside
+    return RobustFit(components, rows, by_row, loss, *way)
+
+
+def measured(rows: RowDistances) -> Measured:
+    """Return at most ROWS rows beside a subspace, most of which the start has not seen."""
+    scores, residuals = host_sample(rows.scores), host_sample(rows.orthogonal)
+    if rows.weights is None:
+        chosen = np.linspace(0, len(scores), min(len(scores), ROWS), endpoint=False).astype(int)
+    else:
+        weights = host_sample(rows.weights).astype(float)
+        chosen = by_weight(weights, ROWS, np.random.default_rng(0))
+    scores, residuals = (a[chosen].astype(float) for a in (scores, residuals))
+    return Measured(residuals, scores, np.hypot(residuals, row_norms(scores)))
 
 
 def _solver(solver: Any, s: int, X: Operator) -> Any:
@@ -135,6 +182,13 @@ def _solver(solver: Any, s: int, X: Operator) -> Any:
     return solver
 
 
+def reweighted_start(sample: Sample, start: Start) -> Start:
+    """Return the start from its good rows, unless it was clearly better as it was."""
+    new = reweighted(sample.rows, start, sample.relative_center)
+    before, after = (measure(sample.rows, a.center, a.W) for a in (start, new))
+    return start if clearly_better(before, after, freedom(sample.rows, start.W.shape[1])) else new
+
+
 def scaled_loss(loss: Loss, sample: Matrix, start: Start, normalize: bool) -> Loss:
     """Return the loss with a scale from the residuals of the sample's good rows at the start."""
     if loss.homogeneous or loss.scale is not None:
@@ -143,7 +197,7 @@ def scaled_loss(loss: Loss, sample: Matrix, start: Start, normalize: bool) -> Lo
     norms, Y = view.row_norms(), view @ start.W
     residuals = np.sqrt(np.clip(norms**2 - (Y * Y).sum(axis=1), 0.0, None))
     residuals = residuals * row_scales(norms, typical_size(norms)) if normalize else residuals
-    location, scale = bulk(residuals, Y)
+    location, scale = bulk(residuals, Y, freedom(sample, Y.shape[1]))
     c = loss.tuning * max(location + ABOVE * scale, 0.0) ** 1.5
     typical = 1.0 if normalize else typical_size(sample.row_norms())
     # Squared residuals are differences of squares, exact to eps of those.
@@ -164,13 +218,13 @@ def fit_rows(
     mass: Array | None,
     joint: bool,
     spread: float,
-) -> tuple[Array | None, Array, Array, Array | None, float, int]:
+) -> tuple[Array | None, Array, Array | None, float, float, int]:
     """Minimise ``sum_i m_i rho(a_i ||(I - W W^T)(x_i - c)||)`` over W, and over c where ``joint``.
 
     The rows of X are centred at the start; ``a_i`` is 1, or 1 over their norm. In turns, DCA
     finds W with c fixed (Algorithm 5; 6 for "dual" or a kernel), and c becomes the mean of the
     rows by their weights, which lowers the objective too; until c stays. Return the shift of c (None
-    if it stays), W, the weights and the scales a of rows, the residual and the number of iterations.
+    if it stays), W, the scales a of rows, epsilon, the residual and the number of iterations.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # an infinite norm is refused
         norms = X.row_norms()
@@ -183,7 +237,8 @@ def fit_rows(
     for _ in range(ROUNDS):
         view = X if shift is None else Centered(X, shift)
         rows = view if scales is None else Weighted(view, scales)
-        problem = robust(rows, loss=loss, mass=mass)
+        epsilon = row_epsilon(rows.row_norms(), loss)
+        problem = robust(rows, epsilon, loss, mass)
         left = {"tol": options.tol, "max_iter": max(1, options.max_iter - iterations)}
         if isinstance(solver, str):
             kernel = Kernel.linear(rows)
@@ -199,34 +254,26 @@ def fit_rows(
             W = result.W
         W = orthonormalize(W)
         iterations += result.iterations
-        move, weights = weighted_mean(problem, scales, W)
         if not joint or iterations >= options.max_iter or result.stopped:
             break
+        move = weighted_mean(problem, scales, W)
         shift = move if shift is None else shift + move
         if norm(move - W @ cross(W, move)) <= options.tol * spread:
             break
-    return shift, W, weights, scales, result.residual, iterations
+    return shift, W, scales, epsilon, result.residual, iterations
 
 
-def weighted_mean(problem: DCProblem, scales: Array | None, W: Array) -> tuple[Array, Array]:
-    """Return the mean of the rows by their weights in the loss, and the weights: one pass."""
-    parts: dict[int, np.ndarray] = {}
+def weighted_mean(problem: DCProblem, scales: Array | None, W: Array) -> Array:
+    """Return the mean of the rows by their weights in the loss: one pass."""
     F: Any = problem.F
-    distributed = problem.X.is_distributed  # then the weights stay with the rows
 
     def row_map(Y: Array, rows: slice) -> tuple[Array, Array]:
         w = F.weights(Y, rows)
-        if not distributed:
-            parts[rows.start or 0] = to_numpy(w)
         a = w if scales is None else w * scales[rows]
         return a[:, None], namespace(w).sum(a if scales is None else a * scales[rows])
 
     sums, mass = problem.X.sweep(W, row_map)
-    if distributed:
-        (weights,) = problem.X.persist_rows(F.weights(problem.X @ W))
-    else:
-        weights = np.concatenate([parts[first] for first in sorted(parts)]).astype(float)
-    return sums / float(mass) if float(mass) > 0 else sums, weights
+    return sums / float(mass) if float(mass) > 0 else sums
 
 
 def refit(
@@ -243,7 +290,7 @@ def refit(
     The mean is ``center`` where that is given. None where too few rows are good or they are equal in
     feature space, and where rounding or slow convergence leaves explicit axes short of ``tol``.
     """
-    limit = rows.cutoff(options.quantile)
+    limit = rows.limit(options.quantile)
     good: Any = rows.good(limit)
     if not good.sum() * X.shape[0] / len(good) > 2 * s:
         return None
@@ -273,13 +320,14 @@ def refit(
         V = view.rmatmul(V[:, positive] / np.sqrt(ritz.theta[positive].astype(float)))
     elif not (ritz.residual <= 1.01 * tol or stopped()):
         return None  # rounding may keep a kernel from tol; the loss judges its refit
-    return row_distances(X, center, coordinates(V), rows.weights, spread)
+    return row_distances(X, center, coordinates(V), rows.weights, spread, rows.directions)
 
 
-def average_loss(loss: Loss, rows: RowDistances, scales: Array | None, typical: float) -> float:
-    """Return ``sum_i m_i rho(a_i r_i) / sum_i m_i``, with an epsilon where the loss needs one."""
-    _, residuals, weights = rows.on_host
-    residuals = residuals if scales is None else residuals * host_sample(scales)
-    epsilon = 1e-3 * typical if loss.singular else 0.0
-    values = loss.psi((residuals**2 + epsilon**2) / loss.c**2)
-    return float(np.average(values, weights=weights))
+def row_weights(loss: Loss, rows: RowDistances, scales: Array | None, epsilon: float) -> Array:
+    """Return ``psi'(((a_i r_i)^2 + epsilon^2) / c^2)``, the weight of each row in the loss."""
+    residuals = rows.orthogonal if scales is None else rows.orthogonal * scales
+    # Where most rows are 0, so is epsilon.
+    least = float(np.finfo(np.float32).tiny)
+    return loss.slope(
+        namespace(residuals).clip((residuals**2 + epsilon**2) / loss.c**2, least, None)
+    )

@@ -1,28 +1,29 @@
-"""The start of robust PCA: a centre and a subspace from a sample of the rows."""
+"""The start of robust PCA: candidates for centre and subspace, from a sample of the rows."""
 
 from __future__ import annotations
 
-import math
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 from sklearn.exceptions import ConvergenceWarning
 
-from ..linalg import Array, eigh, eps, host_sample, orthonormalize, sampled_rows, to_numpy
+from ..linalg import Array, eigh, host_sample, orthonormalize
 from ..operators import Centered, Matrix, Operator, Weighted
-from ..operators.views import check_energy
 from ..solvers.solve import user_stacklevel
 from ..solvers.subspace import principal_axes
-from .scale import SAMPLE_ROWS, fixed_center, half, least_outlying, spatial_median, typical_size
-
-#: The sample has at most this many rows and numbers; in feature space, where the kernel matrix of the
-#: sample is decomposed, at most this many rows.
-ROWS, ENTRIES, KERNEL_ROWS = 2000, 2**24, 1000
+from .scale import (
+    bulk,
+    cutoff,
+    half,
+    least_outlying,
+    location_scale,
+    spatial_median,
+    typical_size,
+)
+from .selection import choose, freedom, measure, narrow_rows
 
 #: Up to this many columns LAPACK decomposes the Gram matrix of a start at once.
 DIRECT = 300
@@ -33,150 +34,41 @@ NEAR = 1e-3
 #: There are at most STEPS concentration steps; the next one follows a gain of more than this share.
 STEPS, GAIN = 15, 1e-3
 
-#: A later start must fit its nearest half better by more than this share. The fit does not see
-#: outliers within the subspace; that the first start avoids them counts for as much.
-CLEARLY = 0.1
-
 #: Subspaces agree where no direction of one is further than this cosine from the other.
 SAME = 0.99
 
 #: Starts disagree where their nearest halves share less than this of the rows.
 DISAGREE = 0.6
 
+#: Rows are dropped for another start where they are at least PEELED of all, and LEFT of all remain.
+PEELED, LEFT = 0.1, 0.25
+
+#: A direction with a kurtosis below TWO_GROUPS (uniform numbers have 1.8, two equal groups 1) splits
+#: the rows; it is looked for among the SPLIT_AXES leading axes, in KURTOSIS_STEPS steps.
+TWO_GROUPS, SPLIT_AXES, KURTOSIS_STEPS = 1.7, 10, 20
+
+#: The quantiles of the distances of good rows in the two rounds of :func:`reweighted`.
+FIRST, LAST = 0.975, 0.999
+
 #: The starts by name; "auto" is the first two.
 STARTS = ("stahel_donoho", "spherical", "pca", "random")
-
-#: n_components="auto" is the fewest components that hold this share of the variance, up to MOST.
-SHARE, MOST = 0.8, 10
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Coordinates of some rows about an origin, and those of the centre if it is fixed.
-
-    In feature space they belong to an orthonormal basis, given by its coefficients in the rows
-    ``chosen``, and the kernel matrix of these has the eigenvalues ``spectrum``.
-    """
-
-    rows: Matrix
-    origin: np.ndarray
-    fixed: np.ndarray | None
-    relative_center: np.ndarray | None
-    chosen: np.ndarray
-    basis: np.ndarray | None = None
-    spectrum: np.ndarray | None = None
-
-    def vectors(self, coordinates: np.ndarray) -> np.ndarray:
-        """Return the coordinates that these vectors have for X."""
-        if self.basis is None:
-            return coordinates
-        B = self.basis @ coordinates
-        A = np.zeros((len(self.origin), B.shape[1]))
-        np.add.at(A, self.chosen, B)  # a row may be there several times
-        return A - np.outer(self.origin, B.sum(axis=0))
-
-
-def take_sample(X: Any, center: Any, weights: Array | None, rng: Generator) -> Sample:
-    """Draw rows, each as often as its weight says; dense ones are centred at their median."""
-    N, d = X.shape
-    most = max(100, min(ROWS, ENTRIES // max(d, 1)))
-    if weights is None:
-        chosen = np.sort(rng.choice(N, min(N, most), replace=False))
-    else:
-        chosen = sampled_rows(weights)[by_weight(host_sample(weights).astype(float), most, rng)]
-    data, origin = X.take(chosen), np.zeros(d)
-    data = (data if X.sparse else to_numpy(data)).astype(np.float64)
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # see check_energy
-        if not X.sparse:
-            origin = np.median(data[:: max(1, len(data) // SAMPLE_ROWS)], axis=0)
-            data = data - origin
-        rows = Matrix(data)
-        energy = rows.energy()
-    check_energy(energy, rows)
-    fixed = fixed_center(center, X, weights)
-    return Sample(rows, origin, fixed, None if fixed is None else fixed - origin, chosen)
-
-
-def take_kernel_sample(
-    K: Operator,
-    center: Any,
-    weights: np.ndarray | None,
-    rng: Generator,
-    between: Callable[[np.ndarray], np.ndarray],
-    check_spectrum: Callable[[np.ndarray, int], None] | None = None,
-) -> Sample:
-    """Draw rows and return them in an orthonormal basis of their span, about the fixed centre.
-
-    Starts depend on inner products alone, so that they are the same as on the rows themselves.
-    ``between(chosen)`` returns the kernels between rows, and ``check_spectrum(values, s)`` refuses
-    negative eigenvalues too large for s components, where the kernel may have any.
-    """
-    mass = np.ones(K.shape[0]) if weights is None else weights
-    positive = mass[mass > 0]
-    if positive.min() == positive.max():  # each row once
-        count, p = min(KERNEL_ROWS, len(positive)), mass / mass.sum()
-        chosen = np.sort(rng.choice(len(mass), count, replace=False, p=p))
-    else:
-        chosen = by_weight(mass, KERNEL_ROWS, rng)
-    fixed = fixed_center(center, K, weights)
-    origin = np.bincount(chosen, minlength=len(mass)) / len(chosen) if fixed is None else fixed
-    image = np.asarray(K.rmatmul(K.asarray(origin[:, None])).image, dtype=float)[:, 0]
-    S = np.asarray(between(chosen), dtype=float)
-    rounding = 100 * eps(K) * float(np.abs(np.diagonal(S)).max())
-    S = S - image[chosen] - image[chosen][:, None] + float(image @ origin)
-    spectrum = None if check_spectrum is None else _spectrum(S, rounding, K.dtype)
-    if np.diagonal(S).max() <= rounding:
-        if check_spectrum and spectrum is not None:
-            check_spectrum(spectrum, 1)
-        raise ValueError(
-            "the rows of X are all equal in feature space, so that there is no subspace to fit; check X "
-            "and the parameters of the kernel, such as gamma"
-        )
-    # Rows are scaled to norm 1 first: beside one huge row the others would be rounding.
-    norms = np.sqrt(np.clip(np.diagonal(S), 0.0, None))
-    norms = np.where(norms > 0, norms, 1.0)[:, None]
-    values, U = eigh(S / norms / norms.T)
-    positive = values > len(chosen) * eps(K) * float(values[0])
-    U, root = U[:, positive], np.sqrt(values[positive])
-    relative = None if fixed is None else np.zeros(len(root))
-    rows, basis = Matrix(norms * U * root), U / root / norms
-    return Sample(rows, origin, fixed, relative, chosen, basis, spectrum)
-
-
-def _spectrum(S: np.ndarray, rounding: float, dtype: Any) -> np.ndarray:
-    """Return the eigenvalues of S, decreasing; 0 where they may be the rounding of its entries."""
-    values = np.linalg.eigvalsh((S + S.T) / 2)[::-1]
-    return np.where(np.abs(values) > rounding * np.sqrt(len(S)), values, 0.0).astype(dtype)
-
-
-def by_weight(weights: np.ndarray, most: int, rng: Generator) -> np.ndarray:
-    """Draw rows in order, each ``count w_i / sum(w)`` times up to rounding, by systematic sampling.
-
-    ``count`` is the sum of the weights, at least the number of positive ones, and at most ``most``:
-    whole weights repeat their rows exactly, equal ones take each row once.
-    """
-    positive = np.flatnonzero(weights > 0)
-    mass, order = float(weights.sum()), rng.choice(positive, len(positive), replace=False)
-    count = min(most, max(len(order), round(mass)))
-    places = (np.arange(count) + 0.5) * (mass / count)
-    return np.sort(order[np.searchsorted(np.cumsum(weights[order]), places, side="right")])
 
 
 @dataclass(frozen=True)
 class Start:
-    """A centre, an orthonormal W, and the rows nearest to it with their mean squared residual.
+    """A centre and an orthonormal W.
 
-    ``agreement`` is the smallest share of the nearest rows that another start has too, ``nearness`` the
-    ratio of the objectives of the two: 1 where they fit equally well.
+    ``agreement`` is the smallest share of the nearest rows that another candidate has too, ``nearness``
+    the ratio of the reaches of the two: 1 where they fit equally well. ``compared`` tells whether it was
+    chosen among candidates.
     """
 
     name: str
     center: np.ndarray
     W: np.ndarray
-    objective: float = math.inf
-    nearest: np.ndarray | None = None
     agreement: float = 1.0
     nearness: float = 0.0
+    compared: bool = False
 
 
 def as_starts(init: Any, s: int, d: int) -> list[Any]:
@@ -236,7 +128,7 @@ def concentrate(X: Operator, start: Start, h: int, fixed: bool) -> Start:
 
     Each is a step of DCA on the sum of the h smallest squared residuals, which never rises.
     """
-    center, W, objective = start.center[:, None], start.W, math.inf
+    center, W, objective = start.center[:, None], start.W, np.inf
     for _ in range(STEPS):
         view = Centered(X, center)
         Y = view @ W
@@ -251,72 +143,111 @@ def concentrate(X: Operator, start: Start, h: int, fixed: bool) -> Start:
             shift = view.rmatmul(keep[:, None]) / h
             center, Y = center + shift, Y - shift.T @ W
         W = orthonormalize(view.rmatmul(keep[:, None] * Y))
-    return Start(start.name, center[:, 0], W, objective, keep > 0)
+    return replace(start, center=center[:, 0], W=W)
+
+
+def peeled(X: Matrix, start: Start, fixed: np.ndarray | None, rng: Generator) -> Start | None:
+    """Return a start from the rows that are left without narrow ones; None where those are few."""
+    n, s = X.shape[0], start.W.shape[1]
+    h = half(n, s)
+    drop = narrow_rows(measure(X, start.center, start.W), h, freedom(X, s))
+    left = n - int(drop.sum())
+    if n - left < PEELED * n or left < max(LEFT * n, 2 * (s + 1)):
+        return None
+    rest = Matrix(X.data[~drop])
+    middle = spatial_median(rest)[:, 0] if fixed is None else fixed
+    new = make_start(rest, "stahel_donoho", s, middle, fixed is not None, rng)
+    new = concentrate(rest, new, half(left, s), fixed is not None)
+    new = concentrate(X, new, min(h, half(left, s)), fixed is not None)
+    return replace(new, name=f"{start.name}, peeled")
+
+
+def split(X: Matrix, start: Start, fixed: np.ndarray | None) -> Start | None:
+    """Return a start from the larger of two groups that scores fall into; None where they do not.
+
+    Groups side by side look like one more component. They show in the direction along which the scores
+    have the least kurtosis (Pena and Prieto 2001).
+    """
+    n, s = X.shape[0], start.W.shape[1]
+    h, rows = half(n, s), measure(X, start.center, start.W)
+    near = np.flatnonzero(rows.residuals <= 2 * rows.level(h))
+    Y = rows.scores[near] - rows.scores[near].mean(axis=0)
+    values, axes = eigh(Y.T @ Y / len(Y))
+    varying = values[:SPLIT_AXES] > 1e-12 * values[0]
+    if not varying.any():
+        return None
+    Z = Y @ (axes[:, :SPLIT_AXES][:, varying] / np.sqrt(values[:SPLIT_AXES][varying]))
+    U = np.eye(Z.shape[1])
+    for _ in range(KURTOSIS_STEPS):
+        T = Z @ U
+        U = 3 * U - Z.T @ (T * T * T) / len(Z)
+        U /= np.linalg.norm(U, axis=0)
+    T = Z @ U
+    kurtosis = ((T * T) ** 2).mean(axis=0)
+    if kurtosis.min() > TWO_GROUPS:
+        return None
+    t = T[:, kurtosis.argmin()]
+    location, scale = (float(a[0]) for a in location_scale(t[None, :], half(len(t), s)))
+    kept = near[np.abs(t - location) <= 3 * scale]
+    if len(kept) < max(LEFT * n, 2 * (s + 1)):
+        return None
+    group = Matrix(X.data[kept])
+    center = group.column_sums()[0] / len(kept) if fixed is None else fixed
+    new = Start(f"{start.name}, split", center, _leading(Centered(group, center[:, None]), s, 0))
+    return concentrate(X, new, min(h, len(kept)), fixed is not None)
 
 
 def best_start(X: Matrix, init: Any, s: int, fixed: np.ndarray | None, rng: Generator) -> Start:
-    """Return the first start whose trimmed objective is within CLEARLY of the least.
+    """Return the candidate that :func:`choose` takes.
 
-    A start that has nothing to be compared with stays as it is.
+    Candidates are the starts as they are and concentrated, starts without narrow rows, and starts from
+    one of two groups. A start that has nothing to be compared with stays as it is.
     """
-    h = half(X.shape[0], s)
+    n = X.shape[0]
+    h = half(n, s)
     middle = spatial_median(X)[:, 0] if fixed is None else fixed
     names = as_starts(init, s, X.shape[1])
     starts = [make_start(X, name, s, middle, fixed is not None, rng) for name in names]
     if len(starts) == 1 and starts[0].name != "stahel_donoho":
         return starts[0]
-    starts = [concentrate(X, start, h, fixed is not None) for start in starts]
-    least = min(start.objective for start in starts)
-    best = next(start for start in starts if start.objective <= (1 + CLEARLY) * least)
-    for other in starts:
-        common = float(best.nearest[other.nearest].mean())  # type: ignore[index]
+    first = [start for start in starts if start.name == "stahel_donoho"]
+    near = [concentrate(X, start, h, fixed is not None) for start in starts]
+    found = [*first, *near, *filter(None, (peeled(X, start, fixed, rng) for start in near))]
+    found += filter(None, (split(X, start, fixed) for start in near))
+    found += [start for start in starts if start.name != "stahel_donoho"]
+    measured = [measure(X, start.center, start.W) for start in found]
+    k, reach = choose(measured, freedom(X, s))
+    best, mine = found[k], np.zeros(n, dtype=bool)
+    mine[measured[k].nearest(h)] = True
+    agreement, nearness = 1.0, 0.0
+    for other, rows, r in zip(found, measured, reach, strict=True):
+        common = float(mine[rows.nearest(h)].mean())
         cosine = np.linalg.svd(best.W.T @ other.W, compute_uv=False).min()
-        if common < best.agreement and cosine < SAME:
-            ratio = best.objective / other.objective if other.objective > 0 else 1.0
-            best = replace(best, agreement=common, nearness=min(ratio, 1.0))
-    return best
+        if common < agreement and cosine < SAME:
+            agreement, nearness = common, min(reach[k] / r, 1.0) if r > 0 else 1.0
+    return replace(best, agreement=agreement, nearness=nearness, compared=True)
 
 
-def scree(X: Matrix, fixed: np.ndarray | None, rng: Generator) -> np.ndarray:
-    """Return the variances of the least outlying half of the sample along its axes, decreasing."""
-    n, d = X.shape
-    middle = spatial_median(X)[:, 0] if fixed is None else fixed
-    rows = least_outlying(X, half(n, min(10, d)), middle, rng)
-    center = rows.column_sums()[0] / rows.shape[0] if fixed is None else fixed
-    view = Centered(rows, center[:, None])
-    S = view.gram() if d <= rows.shape[0] else view.kernel()
-    return np.clip(np.linalg.eigvalsh(S)[::-1], 0.0, None) / max(rows.shape[0] - 1, 1)
+def reweighted(X: Matrix, start: Start, fixed: np.ndarray | None) -> Start:
+    """Return mean and principal axes of the rows that are good beside the start, twice.
 
-
-def number_of_components(n: Any, sample: Sample, rng: Generator) -> int:
-    """Return ``n_components`` as a number: as given, all, or from the robust scree."""
-    rows, d = sample.rows.shape
-    if n is None:
-        if rows <= 2 * d:
-            raise ValueError(
-                f"n_components=None asks for all {min(rows, d)} components, which half of the {rows} "
-                "rows that the start sees do not determine; give a number, a fraction or 'auto'"
-            )
-        return d
-    if not isinstance(n, Integral):
-        return components_for(scree(sample.rows, sample.relative_center, rng), n, min(rows, d))
-    limit = min(rows, d) if sample.basis is None else rows
-    if int(n) > limit:
-        raise ValueError(
-            f"n_components={n} must be between 1 and {limit}, the number of features or of "
-            "rows that the start sees; ask for fewer components"
-        )
-    return min(int(n), d)  # rows in feature space may span fewer axes
-
-
-def components_for(variances: np.ndarray, share: float | str, limit: int) -> int:
-    """Return the fewest components that hold the share of the variances; "auto" is SHARE, up to MOST."""
-    total = float(variances.sum())
-    if not total > 0:
-        return 1
-    part, most = (SHARE, MOST) if isinstance(share, str) else (float(share), limit)
-    enough = int(np.searchsorted(np.cumsum(variances) / total, part * (1 - 1e-12))) + 1
-    return min(enough, limit, most)
+    In the second round a row that the subspace was fitted to counts as further away than it is, and
+    another as nearer: by the share of a row in a fit of s axes and a centre.
+    """
+    s = start.W.shape[1]
+    good: np.ndarray | None = None
+    for q in (FIRST, LAST):
+        rows = measure(X, start.center, start.W)
+        distances = rows.residuals
+        if good is not None:
+            share = min((s + 1) / good.sum(), 0.5)
+            distances = distances / np.sqrt(np.where(good, 1 - share, 1 + share))
+        limit = cutoff(*bulk(distances, rows.scores, freedom(X, s)), q)
+        good = distances <= max(limit, np.sort(distances)[min(len(distances) - 1, 2 * s)])
+        chosen = Matrix(X.data[good])
+        center = chosen.column_sums()[0] / chosen.shape[0] if fixed is None else fixed
+        start = replace(start, center=center, W=_leading(Centered(chosen, center[:, None]), s, 0))
+    return start
 
 
 def warn_of_doubt(outliers: Array, contamination: Any, start: Start) -> None:

@@ -1,0 +1,170 @@
+"""The choice between subspaces: within what distance rows lie that vary along most of the axes.
+
+A subspace through the outliers' line fits them exactly and, with its other axes, many good rows well. By
+residuals alone it beats the truth. But a good row varies along most axes of its subspace, a row on a line
+or in a cluster along one or none: rows count by the share of the axes along which they vary.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..operators import Centered, Operator
+from .scale import half, typical_size
+
+#: A row varies along an axis where its score is beyond this many noise levels of a coordinate.
+VARY = 1.5
+
+#: A subspace is judged by the distance within which COVER of the rows lie; where none holds a majority
+#: by the distance for LOW_COVER.
+COVER, LOW_COVER = 0.48, 0.2
+
+#: Of candidates whose reach is at most NEARLY times the least, those count that lose at most the share
+#: LOST of the wide rows within HELD times the least. The one with the most wide rows within BEYOND times
+#: the least is taken: MORE of them than an earlier one has, or GUARD more than the start.
+NEARLY, LOST, HELD, BEYOND, MORE, GUARD = 1.45, 0.2, 2.0, 1.25, 0.02, 0.3
+
+#: A residual below this share of the row is rounding: it comes from a difference of squares.
+ROUNDING = 1e-6
+
+#: Below this mean share of axes, noise is as large as the scores, and the shares tell nothing.
+INFORMATIVE = 0.5
+
+#: A row counts fully only if it varies along at least this many axes. Good rows vary along different
+#: numbers of axes, and may count for no less than COUNTED on average.
+FEW_AXES, COUNTED = 1.5, 0.8
+
+#: A subspace whose reach is more than LITTLE of the rows' distance from the centre explains no majority.
+#: Then another is taken that is at least FAR times nearer to LOW_COVER of the rows.
+LITTLE, FAR = 0.8, 2.0
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Rows beside a subspace: distances from it, scores within it, and distances from its centre."""
+
+    residuals: np.ndarray
+    scores: np.ndarray
+    sizes: np.ndarray
+
+    def level(self, h: int) -> float:
+        """Return the h-th smallest residual."""
+        return float(np.partition(self.residuals, h - 1)[h - 1])
+
+    def nearest(self, h: int) -> np.ndarray:
+        """Return the indices of the h rows of smallest residual."""
+        return np.argpartition(self.residuals, h - 1)[:h]
+
+    def varying(self, h: int, noise: float) -> np.ndarray:
+        """Return for each row along which axes it varies by more than ``noise``.
+
+        The axes are the principal ones of the scores of the h nearest rows about their median.
+        """
+        near = self.scores[self.nearest(h)]
+        middle = np.median(near, axis=0)
+        axes = np.linalg.eigh((near - middle).T @ (near - middle))[1]
+        return np.abs((self.scores - middle) @ axes) > noise
+
+
+def measure(X: Operator, center: np.ndarray, W: np.ndarray) -> Measured:
+    """Return the rows of X beside the subspace W about the centre."""
+    view = Centered(X, center[:, None])
+    Y, sizes = view @ W, view.row_norms()
+    return Measured(np.sqrt(np.clip(sizes**2 - (Y * Y).sum(axis=1), 0.0, None)), Y, sizes)
+
+
+def freedom(X: Operator, s: int) -> int:
+    """Return the number of directions that rows have beside a subspace of s dimensions."""
+    return max(min(X.shape[1], X.shape[0] - 1) - s, 1)
+
+
+def noise_level(candidates: Sequence[Measured], h: int, df: int) -> float:
+    """Return VARY times the least residual of the h-th row, as the size of one coordinate."""
+    floor = ROUNDING * typical_size(candidates[0].sizes)
+    return VARY * max(min(c.level(h) for c in candidates), floor) / math.sqrt(df)
+
+
+def reaches(
+    candidates: Sequence[Measured], df: int, cover: float = COVER
+) -> tuple[list[float], list[tuple[float, float]]]:
+    """Return for each candidate its reach, and the shares of wide rows that it holds, and that are near.
+
+    Wide is what varies along more than half of the axes. A candidate holds what lies within HELD times
+    the least reach, and near is what lies within BEYOND times it. Where rows vary along few axes of any
+    candidate, all rows count as wide.
+    """
+    n, s = candidates[0].scores.shape
+    h = half(n, s) if cover == COVER else min(n, max(int(cover * n), 2 * (s + 1)))
+    noise = noise_level(candidates, h, df)
+    shares = [c.varying(h, noise).mean(axis=1) for c in candidates]
+    pairs = list(zip(candidates, shares, strict=True))
+    if max(float(w[c.nearest(h)].mean()) for c, w in pairs) < INFORMATIVE:
+        pairs = [(c, np.ones(n)) for c in candidates]
+    floor = ROUNDING * typical_size(candidates[0].sizes)
+    reach = [max(reach_of(c, w, h, cover), floor) for c, w in pairs]
+    least = min(reach)
+
+    def within(limit: float) -> list[float]:
+        return [float(((c.residuals <= limit) & (w > 0.5)).mean()) for c, w in pairs]
+
+    return reach, list(zip(within(HELD * least), within(BEYOND * least), strict=True))
+
+
+def reach_of(rows: Measured, shares: np.ndarray, h: int, cover: float) -> float:
+    """Return the distance within which rows lie that count for the share ``cover`` of all.
+
+    A row counts fully if it varies along as large a share of the axes as the nearest rows do on average,
+    and less if along fewer.
+    """
+    n, s = rows.scores.shape
+    near = rows.nearest(h)
+    least = min(max(INFORMATIVE, FEW_AXES / s), 1.0)
+    weights = np.minimum(shares / max(float(shares[near].mean()), least), 1.0)
+    weights /= max(float(weights[near].mean()), COUNTED)
+    order = np.argsort(rows.residuals)
+    k = int(np.searchsorted(np.cumsum(weights[order]), cover * n))
+    return float(rows.residuals[order[k]]) if k < n else math.inf
+
+
+def first_of(reach: Sequence[float], wide: Sequence[tuple[float, float]], more: float) -> int:
+    """Return the first candidate with nearly the most wide rows near, among the best in other respects.
+
+    Those are the ones of nearly the least reach, and of these the ones that hold nearly the most rows.
+    ``more`` is the share by which a later one must have more rows near.
+    """
+    limit = NEARLY * min(reach)
+    short = [i for i, r in enumerate(reach) if r <= limit]
+    most = max(wide[i][0] for i in short)
+    holding = [i for i in short if (1 + LOST) * wide[i][0] >= most]
+    nearest = max(wide[i][1] for i in holding)
+    return next(i for i in holding if (1 + more) * wide[i][1] >= nearest)
+
+
+def choose(candidates: Sequence[Measured], df: int, more: float = MORE) -> tuple[int, list[float]]:
+    """Return the candidate to take, and the reaches that decided.
+
+    Where none of them holds a majority of the rows, they are compared at a low cover: many outliers in
+    all directions leave only few rows near.
+    """
+    reach, wide = reaches(candidates, df)
+    k = first_of(reach, wide, more)
+    if reach[k] > LITTLE * float(np.quantile(candidates[k].sizes, COVER)):
+        low, wide = reaches(candidates, df, LOW_COVER)
+        if low[k] > FAR * min(low):
+            return first_of(low, wide, more), low
+    return k, reach
+
+
+def clearly_better(new: Measured, old: Measured, df: int) -> bool:
+    """Return whether a new subspace is to be taken instead of the old one."""
+    return choose([old, new], df, more=GUARD)[0] == 1
+
+
+def narrow_rows(rows: Measured, h: int, df: int) -> np.ndarray:
+    """Return which rows are near and vary along at most half of the axes, as on a line."""
+    varying = rows.varying(h, noise_level([rows], h, df))
+    return (rows.residuals <= 1.5 * rows.level(h)) & (varying.mean(axis=1) <= 0.5)
