@@ -97,6 +97,8 @@ robust-race: install ## robust PCA beside its peers, about an hour; rrcov where 
 	$(BIN)/python -m pip install -q -c constraints.txt -e ".[robust-race]"
 	-$(BIN)/python -m pip install -q --no-deps "robpy>=0.0.6"
 	$(BIN)/python -m experiments.robust_peers $(ARGS)
+	$(BIN)/python -m experiments.robust_grid
+	-$(BIN)/python -m experiments.robust_adbench
 
 reproduce: install ## the paper's tables and figures, 40 minutes alone on the machine; ARGS="--quick" or "--docs"
 	$(BIN)/dualpca reproduce all $(ARGS)

@@ -37,10 +37,10 @@ ALGORITHM_5: dict[str, Any] = {
 }
 
 
-def _fit_both(X: np.ndarray, k: int, seed: int) -> Any:
+def _fit_orthogonal(X: np.ndarray, k: int, seed: int) -> Any:
     from dualpca import RobustPCA
 
-    return RobustPCA(n_components=k, flag="both", random_state=seed).fit(X)
+    return RobustPCA(n_components=k, flag="orthogonal", random_state=seed).fit(X)
 
 
 def _fit_algorithm_5(X: np.ndarray, k: int, seed: int) -> Any:
@@ -171,8 +171,8 @@ def methods(R: Rrcov) -> list[Method | RMethod]:
     found: list[Method | RMethod] = [
         Method(OURS, _fit_ours, _read_ours, load=_load_ours),
         Method(
-            "RobustPCA, both",
-            _fit_both,
+            "RobustPCA, orthogonal",
+            _fit_orthogonal,
             _read_ours,
             load=_load_ours,
             parts=("classics", "outliers"),
