@@ -574,6 +574,16 @@ def test_warnings_of_doubt():
         fitted(X, 5)
 
 
+def test_a_group_of_good_rows_that_is_flagged_is_told_of():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((600, 12))
+    X[:, :3] += 6 * rng.standard_normal((3, 3))[rng.integers(3, size=600)]
+    with pytest.warns(UserWarning, match="near the subspace.*flag='orthogonal'"):
+        model = fitted(X, 4)
+    assert model.outliers_.mean() > 0.15
+    assert fitted(X, 4, flag="orthogonal").outliers_.mean() < 0.02
+
+
 def test_the_same_seed_gives_the_same_model():
     X = bad_rows(3000)
     assert_array_equal(fitted(X).components_, fitted(X).components_)

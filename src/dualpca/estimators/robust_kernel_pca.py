@@ -170,7 +170,8 @@ class RobustKernelPCA(KernelMixin, OutlierScoresMixin, BaseEstimator):
         self.weights_ = K.asarray(fit.weights)
         self.n_passes_ = K.passes
         self.convergence_ = convergence(self.n_passes_, self.residual_)
-        warn_of_doubt(self.outliers_, self.contamination, fit.start)
+        near = (self.orthogonal_distances_ <= self.limits_[1]) & (self.flags_by_ == "density")
+        warn_of_doubt(self.outliers_, near, self.contamination, fit.start)
 
     def _noise(self, components: RobustComponents) -> float:
         """Return the mean variance of good rows in a direction beside the components."""

@@ -37,6 +37,9 @@ STEPS, GAIN = 15, 1e-3
 #: Subspaces agree where no direction of one is further than this cosine from the other.
 SAME = 0.99
 
+#: More flagged rows than this share that are near the subspace are no outliers but a group.
+GROUPED = 0.15
+
 #: Starts disagree where their nearest halves share less than this of the rows.
 DISAGREE = 0.6
 
@@ -250,13 +253,23 @@ def reweighted(X: Matrix, start: Start, fixed: np.ndarray | None) -> Start:
     return start
 
 
-def warn_of_doubt(outliers: Array, contamination: Any, start: Start) -> None:
-    """Warn where the fit may not be of the data: most rows are flagged, or the starts disagree."""
+def warn_of_doubt(outliers: Array, near: Array, contamination: Any, start: Start) -> None:
+    """Warn where the fit may not be of the data.
+
+    That is where most rows are flagged, or many that are ``near`` the subspace, or the starts disagree.
+    """
     share, doubts = float(host_sample(outliers).mean()), []
     if share > 0.5 and contamination == "auto":
         doubts.append(
             f"{share:.0%} of the rows are flagged: more than half, so that the flagged rows may be the "
             "data; look at the outlier map, or try another n_components"
+        )
+    inside = float((host_sample(outliers) & host_sample(near)).mean())
+    if inside > GROUPED and share <= 0.5 and contamination == "auto":
+        doubts.append(
+            f"{inside:.0%} of the rows are flagged although they are near the subspace, as they are far "
+            "out within it: good rows may be in groups, which no Gaussian model fits; with "
+            "flag='orthogonal' they are not flagged"
         )
     if start.agreement < DISAGREE and start.nearness > 0.9:
         doubts.append(
