@@ -170,7 +170,8 @@ class RobustKernelPCA(KernelMixin, OutlierScoresMixin, BaseEstimator):
         self.weights_ = K.asarray(fit.weights)
         self.n_passes_ = K.passes
         self.convergence_ = convergence(self.n_passes_, self.residual_)
-        near = (self.orthogonal_distances_ <= self.limits_[1]) & (self.flags_by_ == "density")
+        edge = self.limits_[1] if self.flags_by_ == "density" else -1.0
+        near = self.orthogonal_distances_ <= edge
         warn_of_doubt(self.outliers_, near, self.contamination, fit.start)
 
     def _noise(self, components: RobustComponents) -> float:

@@ -172,7 +172,8 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         self.weights_, self.outliers_ = whole.persist_rows(whole.row_vector(by_row), self.outliers_)
         self.n_samples_, self.n_passes_ = whole.shape[0], whole.passes
         self.convergence_ = convergence(self.n_passes_, self.residual_)
-        near = (self.orthogonal_distances_ <= self.limits_[1]) & (self.flags_by_ == "density")
+        edge = self.limits_[1] if self.flags_by_ == "density" else -1.0
+        near = self.orthogonal_distances_ <= edge
         warn_of_doubt(self.outliers_, near, self.contamination, fit.start)
         return whole
 

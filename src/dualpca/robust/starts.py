@@ -264,7 +264,8 @@ def warn_of_doubt(outliers: Array, near: Array, contamination: Any, start: Start
             f"{share:.0%} of the rows are flagged: more than half, so that the flagged rows may be the "
             "data; look at the outlier map, or try another n_components"
         )
-    inside = float((host_sample(outliers) & host_sample(near)).mean())
+    flagged, inner = (host_sample(rows).astype(bool) for rows in (outliers, near))
+    inside = float((flagged & inner).mean())
     if inside > GROUPED and share <= 0.5 and contamination == "auto":
         doubts.append(
             f"{inside:.0%} of the rows are flagged although they are near the subspace, as they are far "
