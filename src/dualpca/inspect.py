@@ -84,7 +84,9 @@ class FittedModel:
     >>> [(name, round(loading, 2)) for name, loading in model.leading(0, 2)]
     [('malic_acid', 0.48), ('od280/od315_of_diluted_wines', -0.33)]
     >>> rows = model.distances(X)
-    >>> bool((rows.flagged == (rows.orthogonal > model.limits["orthogonal"])).all())
+    >>> size = (rows.score / model.limits["score"]) ** 2
+    >>> size += (rows.orthogonal / model.limits["orthogonal"]) ** 2
+    >>> bool((rows.flagged == (size > 1)).all())
     True
     >>> model.reconstruct(X).shape
     (178, 13)

@@ -18,6 +18,7 @@ from ..operators import Operator
 from ..robust.distances import RowDistances
 from ..robust.fit import RobustFit, RobustOptions
 from ..robust.scale import chi2_quantile
+from ..robust.starts import warn_of_doubt
 from ..solvers.subspace import warn_above
 from ._base import COUNT, FRACTION, ITERATION_CONSTRAINTS
 
@@ -197,3 +198,9 @@ class OutlierScoresMixin(RobustOptions, OutlierMixin):
             # Where that is the score of a row, rounding must not decide on its flag.
             self.offset_ = offset - eps(sample) ** 0.5 * abs(offset)
         self.outliers_ = scores < self.offset_
+
+    def _warn_of_doubt(self, fit: RobustFit) -> None:
+        """Warn where the fit may not be of the data."""
+        edge = self.limits_[1] if self.flags_by_ == "density" else -1.0
+        near = self.orthogonal_distances_ <= edge
+        warn_of_doubt(self.outliers_, near, self.contamination, fit.start)

@@ -19,7 +19,7 @@ from ..robust.distances import (
     robust_components,
 )
 from ..robust.fit import RobustOptions, fit_robust
-from ..robust.starts import STARTS, warn_of_doubt
+from ..robust.starts import STARTS
 from ._kernels import KERNEL_CONSTRAINTS, KernelMixin
 from ._outliers import MAP, ROBUST_CONSTRAINTS, OutlierScoresMixin, score_distances
 from .robust_pca import RobustPCA
@@ -170,9 +170,7 @@ class RobustKernelPCA(KernelMixin, OutlierScoresMixin, BaseEstimator):
         self.weights_ = K.asarray(fit.weights)
         self.n_passes_ = K.passes
         self.convergence_ = convergence(self.n_passes_, self.residual_)
-        edge = self.limits_[1] if self.flags_by_ == "density" else -1.0
-        near = self.orthogonal_distances_ <= edge
-        warn_of_doubt(self.outliers_, near, self.contamination, fit.start)
+        self._warn_of_doubt(fit)
 
     def _noise(self, components: RobustComponents) -> float:
         """Return the mean variance of good rows in a direction beside the components."""

@@ -17,7 +17,7 @@ from ..robust.distances import scores_and_distances
 from ..robust.fit import fit_robust
 from ..robust.sample import scree, take_sample
 from ..robust.scale import CENTERS
-from ..robust.starts import STARTS, warn_of_doubt
+from ..robust.starts import STARTS
 from ._base import checked_weights, seed, shifted, validated
 from ._outliers import ROBUST_CONSTRAINTS, OutlierScoresMixin, score_distances
 from ._scores import CovarianceMixin
@@ -172,9 +172,7 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         self.weights_, self.outliers_ = whole.persist_rows(whole.row_vector(by_row), self.outliers_)
         self.n_samples_, self.n_passes_ = whole.shape[0], whole.passes
         self.convergence_ = convergence(self.n_passes_, self.residual_)
-        edge = self.limits_[1] if self.flags_by_ == "density" else -1.0
-        near = self.orthogonal_distances_ <= edge
-        warn_of_doubt(self.outliers_, near, self.contamination, fit.start)
+        self._warn_of_doubt(fit)
         return whole
 
     def _checked_rows(

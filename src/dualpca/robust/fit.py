@@ -108,7 +108,8 @@ def fit_robust(
     the functions of :func:`take_kernel_sample` are needed, and weights may be 0.
     """
     with phase("start"):
-        directions = np.random.default_rng(int(rng.integers(2**31)))  # those of any sample
+        # A generator of its own: starts do not depend on how the sample was drawn.
+        start_rng = np.random.default_rng(int(rng.integers(2**31)))
         data = X, options.center, weights, rng
         if between is None:
             sample = take_sample(*data)
@@ -118,7 +119,7 @@ def fit_robust(
         if check_spectrum is not None and sample.spectrum is not None:
             check_spectrum(sample.spectrum, s)
         solver = _solver(options.solver, s, X)
-        start = best_start(sample.rows, options.init, s, sample.relative_center, directions)
+        start = best_start(sample.rows, options.init, s, sample.relative_center, start_rng)
         if start.compared:
             start = reweighted_start(sample, start)
     spread = typical_size(Centered(sample.rows, start.center[:, None]).row_norms())
