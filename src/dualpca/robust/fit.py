@@ -135,13 +135,8 @@ def fit_robust(
     df = freedom(sample.rows, s)
     rows = row_distances(X, moved, coordinates(W) if W.shape[1] else V, weights, spread, df)
     if start.compared and options.refit and W.shape[1]:
-        # DCA may leave a good start for rows that fit exactly; where the candidates disagree on which
-        # rows are good, it has to be clearly better than the start, else not clearly worse.
         before = row_distances(X, center, V, weights, spread, df)
-        known = measured(before), measured(rows)
-        doubtful = start.agreement < DISAGREE
-        stays = not clearly_better(known[1], known[0], df)
-        rows = before if (stays if doubtful else clearly_better(*known, df)) else rows
+        rows = better_of(before, rows, start.agreement < DISAGREE, df)
     by_row, refitted = row_weights(loss, rows, scales, epsilon), False
     if options.refit and not rows.flat:
         seed = int(rng.integers(2**31))
@@ -157,6 +152,18 @@ def fit_robust(
     beside = max(sample.rows.shape[1] - components.V.shape[1], 0)
     way = start, residual, iterations, refitted, beside
     return RobustFit(components, rows, by_row, loss, *way)
+
+
+def better_of(start: RowDistances, dca: RowDistances, doubtful: bool, df: int) -> RowDistances:
+    """Return the distances from the start or from DCA's subspace, whichever is to be kept.
+
+    DCA may leave a good start for rows that fit exactly. Where it is ``doubtful`` which rows are good,
+    DCA has to be clearly better than the start; else it must not be clearly worse.
+    """
+    before, after = measured(start), measured(dca)
+    if doubtful:
+        return dca if clearly_better(after, before, df) else start
+    return start if clearly_better(before, after, df) else dca
 
 
 def measured(rows: RowDistances) -> Measured:
