@@ -23,7 +23,7 @@ from .linalg import namespace, to_numpy
 from .operators import Operator, as_operator, is_streamed
 from .robust.starts import DISAGREE
 
-__all__ = ["FittedModel", "RowDistances", "sample_rows", "take_rows"]
+__all__ = ["FittedModel", "Reason", "RowDistances", "sample_rows", "take_rows"]
 
 #: The estimators whose models have components, variances and scores.
 ESTIMATORS = (PCA, RobustPCA, KernelPCA, RobustKernelPCA, SparsePCA)
@@ -39,6 +39,18 @@ class RowDistances(NamedTuple):
     orthogonal: np.ndarray
     normality: np.ndarray
     flagged: np.ndarray
+
+
+class Reason(NamedTuple):
+    """A variable of a row, and its share of the squared distance of the row.
+
+    Its value, and the value that the others make likely, are in the units of the data.
+    """
+
+    variable: int
+    value: float
+    expected: float
+    share: float
 
 
 class FittedModel:
@@ -232,6 +244,28 @@ class FittedModel:
         flagged = normality < model.offset_  # in the precision of the data, as predict compares
         return RowDistances(*(to_numpy(a) for a in (score, orthogonal, normality, flagged)))
 
+    def reasons(self, X: Any, most: int = 8) -> list[list[Reason]]:
+        """Return the variables that put each row where it is, those with the largest shares first.
+
+        Variables without a share are left out. The shares of all variables of a row sum to 1; see
+        :meth:`dualpca.RobustPCA.contributions`. A missing cell that was filled has the value NaN.
+        """
+        Z = self.prepared(X)
+        parts, expected = (to_numpy(a).astype(float) for a in self.estimator._blamed(Z, "reasons"))
+        values, expected = dense_cells(X), self.original(expected)
+        largest = parts.max(axis=1, keepdims=True)  # scaled by it, sums do not overflow
+        parts = parts / np.where(largest > 0, largest, 1.0)
+        shares = parts / np.maximum(parts.sum(axis=1, keepdims=True), 1.0)
+        top = np.argsort(-shares, axis=1, kind="stable")[:, :most]
+        return [
+            [
+                Reason(int(j), float(values[i, j]), float(expected[i, j]), float(shares[i, j]))
+                for j in row
+                if shares[i, j] > 0
+            ]
+            for i, row in enumerate(top)
+        ]
+
     def is_training_kernel(self, X: Any) -> bool:
         """Whether X is the kernel matrix that the model was fitted on."""
         K = self.estimator.X_fit_
@@ -326,3 +360,12 @@ def check_count(name: str, value: Any, things: str, least: int = 0) -> int:
 
 def _host(X: Any) -> Any:
     return X.to_numpy() if hasattr(X, "to_numpy") and not is_streamed(X) else X
+
+
+def dense_cells(rows: Any) -> np.ndarray:
+    """Return a few rows of any kind as a NumPy array with NaN for missing cells."""
+    if sp.issparse(rows):
+        return rows.toarray()
+    if hasattr(rows, "iloc"):
+        return rows.to_numpy(dtype=float, na_value=np.nan)
+    return rows.to_numpy() if hasattr(rows, "to_numpy") else to_numpy(rows)

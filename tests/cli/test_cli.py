@@ -177,7 +177,7 @@ def test_outliers_from_data_and_from_a_model(folder):
     far = [float(line.split(",")[3]) for line in lines[1:]]
     assert far == sorted(far, reverse=True)
     dose = next(line for line in lines if line.split(",")[1] == "person 40")
-    assert '"dose (+' in dose
+    assert re.search(r"dose [\d.]+ instead of [\d.]+ \(\d+%\)", dose)
     command("fit", "mine.csv", "-n", 2, "-q")
     again, _ = command("outliers", "mine.dualpca", "mine.csv")
     assert [line.split(",")[:2] for line in again.splitlines()] == [
@@ -198,11 +198,16 @@ def test_shares_of_variables_are_those_of_the_contributions(folder, capsys):
     out, _ = inside(capsys, "outliers", "mine.dualpca", "mine.csv", "--json")
     row = next(row for row in json.loads(out)["table"] if row["id"] == "person 40")
     parts = dualpca.RobustPCA(2, random_state=0).fit(numbers()).contributions(numbers()[[40]])[0]
-    share = parts / np.abs(parts).sum()
-    told = re.findall(r"([^,]+?) \(([+-][\d.e-]+)%\)", row["variables"])
-    assert len(told) == 3
-    for name, percent in told:
-        assert_allclose(float(percent), 100 * share[COLUMNS.index(name.strip())], rtol=0.06)
+    shares = parts / parts.sum()
+    assert len(row["reasons"]) == 3
+    for reason in row["reasons"]:
+        j = COLUMNS.index(reason["variable"])
+        assert reason["value"] == numbers()[40, j]
+        assert_allclose(reason["share"], shares[j], rtol=1e-6)
+    out, _ = inside(capsys, "outliers", "mine.dualpca", "mine.csv", "-o", "-")
+    line = next(line for line in out.splitlines() if "person 40" in line)
+    name, share = re.search(r"([a-z]+) -?[\d.,]+ instead of -?[\d.,]+ \((\d+)%\)", line).groups()
+    assert float(share) == pytest.approx(100 * shares[COLUMNS.index(name)], abs=0.5)
 
 
 @pytest.mark.slow

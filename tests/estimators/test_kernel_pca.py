@@ -257,6 +257,7 @@ def test_memory_map(tmp_path, dtype, kernel):
         assert_same_model(kpca.fit(mapped), oracle, mapped, mapped[:5], rtol=1e-3)
 
 
+@pytest.mark.filterwarnings("ignore:.*good rows may be in groups")
 @pytest.mark.parametrize("Model", [KernelPCA, RobustKernelPCA])
 @pytest.mark.parametrize("kernel", ["linear", "rbf", "precomputed"])
 def test_an_array_on_a_memory_map_is_that_map(tmp_path, kernel, Model):

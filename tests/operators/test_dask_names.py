@@ -207,6 +207,7 @@ def test_unknown_chunks(kind, scheduler, request):
     assert repr(X.chunks) == repr(before)  # the user's array is left as it is
 
 
+@pytest.mark.filterwarnings("ignore:.*good rows may be in groups")
 @pytest.mark.parametrize("kernel", ["rbf", "poly"])
 def test_another_number_of_rows(kernel):
     """Arrays that a fit keeps for its rows do not go with later ones."""

@@ -182,8 +182,13 @@ def test_training_rows_are_judged_like_new_ones(data, loss, flag, contamination)
     assert ((model.weights_ >= 0) & (model.weights_ <= 1)).all()
     if contamination != "auto":
         assert abs(model.outliers_.sum() - contamination * data.N) <= 1
-    contributions = np.abs(model.contributions(X)).sum(axis=1)
-    close(contributions, orthogonal**2, 1e-8 * size**2, "sums of contributions")
+    contributions, squares = model.contributions(X), -2 * model.score_samples(X)
+    if model.flags_by_ == "density":
+        squares += 2 * model._log_peak
+    else:
+        squares = model.score_samples(X) ** 2
+    assert (contributions >= 0).all()
+    close(contributions.sum(axis=1), squares, 1e-7 * squares.max(), "sums of contributions")
     T = model.transform(X)
     rows = (X - model.mean_) @ model.components_.T
     close(T, rows, 1e-10 * size, "scores")

@@ -6,9 +6,10 @@ from typing import Annotated, Any
 import typer
 
 from .. import __version__
-from .commands import fit, inspect, outliers, report, transform
+from .commands import fit, inspect, report
 from .demo import demo
 from .reproduce import reproduce
+from .rows import outliers, transform
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -1,8 +1,7 @@
-"""``dualpca fit``, ``transform``, ``outliers``, ``inspect`` and ``report``."""
+"""``dualpca fit``, ``inspect`` and ``report``: commands about models."""
 
 import math
 import shlex
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,18 +11,13 @@ import typer
 from ..inspect import FittedModel, check_image_shape
 from ..io.files import check_free
 from ..io.models import read_header, save
-from ..io.tables import Table, Writer
 from ..io.tables.table import listed
-from ..operators import as_operator
 from ..report import write_report
 from . import fitting, options
-from .fitting import NotedModel
-from .printing import facts, print_json, print_summary, say, text_table
+from .printing import facts, print_json, print_summary, say
+from .rows import write_scores
 from .run import OK, RefusedError, stderr_line
 from .watch import watching
-
-#: The most variables that ``outliers`` names for a row.
-VARIABLES = 3
 
 
 @options.grouped
@@ -63,161 +57,6 @@ def fit(
     if scores is not None:
         say(f"scores: {scores}")
     return fitted.exit_code
-
-
-@options.grouped
-def transform(
-    model: options.Model,
-    data: options.Data,
-    read: options.ReadOptions,
-    flags: options.Flags,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="csv, tsv, parquet, npy, or - for CSV to a pipe.")
-    ] = Path("-"),
-    distances: Annotated[
-        bool, typer.Option("--distances", help="Robust models: distances and flags as well.")
-    ] = False,
-) -> int:
-    """Write the scores of rows, new ones or those of the fit; columns are found by their names."""
-    to_pipe = str(output) == "-"
-    if flags.json and to_pipe:
-        raise RefusedError("--json describes a file that was written; give -o FILE with it")
-    writer = fitting.table_writer(output, flags.force)
-    fitted = fitting.open_model(model)
-    if distances and not fitted.is_robust:
-        raise RefusedError(f"{fitted.name} has no distances; fit with --method robust")
-    table = fitting.open_table(data, read, flags.silent, fitted)
-    # A bar and rows on the same terminal would run into each other.
-    write_scores(writer, fitted, table, distances, flags.silent or to_pipe)
-    n = table.X.shape[0]
-    if flags.json:
-        print_json({"rows": n, "scores": output, "dropped_rows": table.n_dropped})
-    elif not to_pipe and not flags.quiet:
-        say(f"scores of {n:,} rows: {output}")
-    return OK
-
-
-def write_scores(
-    writer: Writer, fitted: NotedModel, table: Table, distances: bool, quiet: bool
-) -> None:
-    """Write scores by blocks, with the names of rows (not in npy) and distances if asked for."""
-    with watching(quiet), writer:
-        for rows, block in as_operator(table.X).read_blocks():  # type: ignore[attr-defined]
-            names = row_names(table, np.arange(rows.start, rows.stop))
-            if table.ids is not None:
-                del names["row"]
-            columns = {} if writer.format == "npy" else names
-            scores = np.asarray(fitted.model.transform(block))
-            columns |= {f"pc{j + 1}": scores[:, j] for j in range(scores.shape[1])}
-            if distances:
-                measured = fitted.distances(block)
-                columns["score_distance"] = measured.score
-                columns["orthogonal_distance"] = measured.orthogonal
-                columns["outlier"] = measured.flagged.astype(np.int64)
-            writer.write(columns)
-
-
-def row_names(table: Table, rows: np.ndarray) -> dict[str, Any]:
-    """Return columns with the numbers of rows in their file, from 1, their ids and labels."""
-    columns: dict[str, Any] = {"row": table.in_file(rows)}
-    for name, texts in (("id", table.ids), ("label", table.labels)):
-        if texts is not None:
-            columns[name] = np.asarray(texts[rows], dtype=object)
-    return columns
-
-
-@options.grouped
-def outliers(
-    source: options.Source,
-    read: options.ReadOptions,
-    model: options.FitOptions,
-    flags: options.Flags,
-    data: options.Rows = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="csv, tsv, parquet, or - for CSV to a pipe."),
-    ] = None,
-    all: Annotated[bool, typer.Option("--all", help="All rows, not only flagged ones.")] = False,
-) -> int:
-    """List the flagged rows, the farthest first: distances, and the variables behind them.
-
-    Give data, to which a robust model is fitted first, or a model and data.
-    """
-    if model.method not in (options.Method.robust, options.Method.robust_kernel):
-        raise RefusedError(f"--method {model.method} flags no rows; use robust or robust-kernel")
-    if flags.json and output is not None:
-        raise RefusedError("--json prints the rows; leave out -o, or leave out --json")
-    path = Path("-") if output is None and not sys.stdout.isatty() else output
-    writer = None if flags.json or path is None else fitting.table_writer(path, flags.force)
-    fitted, table = fitting.open_or_fit(source, data, read, model, flags.silent, must_flag=True)
-    if table is None and not flags.silent:
-        stderr_line(f"for names and variables give the data too: dualpca outliers {source} DATA")
-        if dropped := fitted.notes.get("dropped_rows"):
-            stderr_line(f"rows are counted without {dropped:,} that the fit dropped")
-    with watching(flags.silent):
-        columns, total, flagged = list_rows(fitted, table, everything=all)
-    limits = fitted.limits
-    rows = list(zip(*(np.asarray(c).tolist() for c in columns.values()), strict=True))
-    if flags.json:
-        listing = [dict(zip(columns, row, strict=True)) for row in rows]
-        print_json({"rows": total, "flagged": flagged, "limits": limits, "table": listing})
-        return fitted.exit_code
-    if writer is not None:
-        with writer:
-            writer.write(columns)
-    elif rows:
-        cells = [[f"{v:.4g}" if isinstance(v, float) else str(v) for v in row] for row in rows]
-        sys.stdout.write(text_table(list(columns), cells, indent=0))
-    if not flags.quiet and str(path) != "-":
-        parts = [f"{kind} distance {at:.4g}" for kind, at in limits.items() if at is not None]
-        limit = "beyond the ellipse of " if len(parts) == 2 else "beyond "
-        say(f"{flagged:,} of {total:,} rows are flagged, {limit}{' and '.join(parts)}")
-    return fitted.exit_code
-
-
-def list_rows(
-    fitted: NotedModel, table: Table | None, *, everything: bool
-) -> tuple[dict[str, Any], int, int]:
-    """Return columns of listed rows, the farthest first, and the numbers of all and flagged rows.
-
-    The rows are those of the table, or the training rows.
-    """
-    blocks: Any = [(slice(0, None), None)]
-    if table is not None:
-        blocks = as_operator(table.X).read_blocks()  # type: ignore[attr-defined]
-    parts, total, flagged = [], 0, 0
-    for rows, block in blocks:
-        measured = fitted.distances(block)
-        listed = np.flatnonzero(measured.flagged | everything)
-        total, flagged = total + len(measured.flagged), flagged + int(measured.flagged.sum())
-        score, orthogonal, normality = (a[listed].astype(float) for a in measured[:3])
-        part = {"row": rows.start + listed}
-        part |= {"score_distance": score, "orthogonal_distance": orthogonal}
-        if everything:
-            part["outlier"] = measured.flagged[listed].astype(np.int64)
-        if block is not None and hasattr(fitted.estimator, "contributions"):
-            part["variables"] = _variables(fitted, block[listed], measured.flagged[listed])
-        parts.append({**part, "normality": normality})
-    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    order = np.argsort(columns.pop("normality"), kind="stable")
-    columns = {name: values[order] for name, values in columns.items()}
-    positions = columns.pop("row")
-    named = {"row": positions + 1} if table is None else row_names(table, positions)
-    return {**named, **columns}, total, flagged
-
-
-def _variables(fitted: NotedModel, rows: Any, flagged: np.ndarray) -> np.ndarray:
-    """Return the variables behind the distances of flagged rows: "height (+62%), weight (-20%)"."""
-    texts = np.full(len(flagged), "", dtype=object)
-    if not flagged.any():
-        return texts
-    contributions = fitted.estimator.contributions(fitted.prepared(rows[flagged]))
-    for i, row in zip(np.flatnonzero(flagged), np.asarray(contributions), strict=True):
-        shares = 100 * row / (float(np.abs(row).sum()) or 1.0)
-        largest = np.argsort(-np.abs(row), kind="stable")[:VARIABLES]
-        named = [f"{fitted.feature_names[j]} ({shares[j]:+.2g}%)" for j in largest if row[j]]
-        texts[i] = ", ".join(named)
-    return texts
 
 
 def inspect(model: options.Model, json: options.Json = False) -> int:

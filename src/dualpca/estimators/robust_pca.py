@@ -9,12 +9,13 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import StrOptions
 
-from ..linalg import Array, namespace, to_numpy
+from ..linalg import Array, asarray_like, to_numpy
 from ..operators import Operator, Selected, as_operator
 from ..operators.block_ops import dense
 from ..progress import convergence
 from ..robust.distances import scores_and_distances
 from ..robust.fit import fit_robust
+from ..robust.reasons import blame
 from ..robust.sample import scree, take_sample
 from ..robust.scale import CENTERS
 from ..robust.starts import STARTS
@@ -220,26 +221,63 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         T, orthogonal = scores_and_distances(shifted(X, self._origin), self.components_.T)
         return score_distances(T, self.explained_variance_), orthogonal
 
-    def contributions(self, X: Any) -> Array:
-        """Return what each variable adds to the squared orthogonal distance of a row.
+    def contributions(self, X: Any) -> Any:
+        """Return what each variable adds to the squared distance of a row.
+
+        The variable whose replacement by its :meth:`expected` value would take most off the square comes
+        first, then the next one without it, and so on; what is left is split in proportion.
 
         Parameters
         ----------
         X : array, sparse matrix or data frame of shape (n_samples, n_features)
-            The rows to explain, such as outliers: the answer is a dense array of the same shape.
+            The rows to explain, such as outliers: the answer is dense, a data frame for a data frame.
 
         Returns
         -------
         contributions : array of shape (n_samples, n_features)
-            Squared residuals with the sign of the residual; their magnitudes sum over a row to the
-            squared orthogonal distance.
+            Nonnegative. A row sums to the square that flags it: the squared score distance and the
+            squared orthogonal distance over ``noise_variance_``, or one of them alone as it is.
         """
-        operator = as_operator(self._checked(X, "contributions"))
-        mean, V = self.mean_, self.components_.T
+        return self._blamed(X, "contributions")[0]
+
+    def expected(self, X: Any) -> Any:
+        """Return the value of each variable that the others make likely.
+
+        Variables that stand out (see :meth:`contributions`) are left out of the others.
+
+        Parameters
+        ----------
+        X : rows, as in :meth:`contributions`
+
+        Returns
+        -------
+        expected : array of shape (n_samples, n_features)
+        """
+        return self._blamed(X, "expected")[1]
+
+    def _blamed(self, X: Any, method: str) -> list[Any]:
+        """Return contributions and expected values."""
+        operator: Any = as_operator(self._checked(X, method))
+        d, origin = operator.shape[1], to_numpy(self._origin).astype(float)
+        V, variances = (
+            to_numpy(a).astype(float) for a in (self.components_.T, self.explained_variance_)
+        )
+        varying = variances > 1e-12 * variances.max()
+        inside = np.where(varying, 1 / np.where(varying, variances, 1.0), 0.0)
+        beside, unit = 0.0, 1.0
+        if self.flags_by_ == "density":
+            beside = 1 / self.noise_variance_
+        elif self.flags_by_ == "orthogonal":
+            inside, beside, unit = np.zeros(len(inside)), 1.0, self.noise_variance_
 
         def part(rows: slice, block: Any) -> Array:
-            centred = dense(block) - mean
-            residual = centred - (centred @ V) @ V.T
-            return residual * namespace(residual).abs(residual)
+            cells = dense(block)
+            R = to_numpy(cells).astype(float) - origin
+            parts, expected = blame(R, V, inside, beside, unit)
+            return asarray_like(np.concatenate([parts, expected + origin], axis=1), cells)
 
-        return operator.map_rows(part, operator.shape[1])
+        both = operator.map_rows(part, 2 * d)
+        halves = both[:, :d], both[:, d:]
+        if not hasattr(X, "iloc"):
+            return list(halves)
+        return [type(X)(to_numpy(half), index=X.index, columns=X.columns) for half in halves]
