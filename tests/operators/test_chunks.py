@@ -79,6 +79,7 @@ GAPS = r"2 of 5 chunks are not in the file and are read as 7\.0"
 
 
 @pytest.mark.parametrize("kind", ["zarr 2", "zarr 3", "zarr 3 in shards", "h5"])
+@pytest.mark.filterwarnings("ignore:.*good rows may be in groups")
 @pytest.mark.parametrize("make", [lambda: PCA(2), lambda: RobustPCA(2, random_state=0)])
 def test_chunks_that_are_not_there_are_told_once(kind, make, tmp_path):
     made, X, _ = with_gaps(kind, tmp_path)

@@ -2,6 +2,7 @@
 
 import math
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -104,6 +105,8 @@ def report(
             check_image_shape(shape, math.prod(shape))
     except ValueError:
         raise RefusedError(f"--image {image!r} is no shape; give 28x28, or 32x32x3") from None
+    if shape and model.scale is options.Scale.auto and not fitting.is_model(source):
+        model = replace(model, scale=options.Scale.none)
     fitted, table = fitting.open_or_fit(source, data, read, model, flags.silent)
     rows: dict[str, Any] = {}
     if table is not None:

@@ -18,6 +18,7 @@ from ..io.models import ModelFileError, read_header
 from ..io.tables import NA_VALUES, Columns, Table, TableError, Writer, read
 from ..io.tables.read import EXTENSIONS
 from ..io.tables.table import shown
+from ..operators import as_operator
 from ..robust.sample import MOST, components_for
 from .options import FitOptions, Method, Missing, ReadOptions, Scale
 from .run import MISSED_TOL, OK, RefusedError, stderr_line
@@ -180,9 +181,12 @@ def fit_file(
     model = first = estimator = make_estimator(options)
     with watching(quiet), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        if impute or options.scale != Scale.none:
+        scale = options.scale
+        if scale is Scale.auto:
+            scale = Scale.none if as_operator(X).sparse else Scale.robust
+        if impute or scale != Scale.none:
             missing = "impute" if impute else "refuse"
-            first = Preprocessor(str(options.scale), missing).fit(X)
+            first = Preprocessor(str(scale), missing).fit(X)
             model = Pipeline([("preprocessor", first), ("model", estimator)])
             X = first.transform(X)
         if getattr(estimator, "approximation", None) == "nystroem":
@@ -193,6 +197,8 @@ def fit_file(
         estimator.fit(X)
     for warning in caught:
         stderr_line(f"warning: {warning.message}")
+    if scale != options.scale and scale is Scale.robust and not quiet:
+        stderr_line("columns were divided by their robust spread; --scale none keeps their units")
     if table.names is not None:
         first.feature_names_in_ = np.asarray(table.names, dtype=object)
     notes = {

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-Scale = StrEnum("Scale", ["none", "standard", "robust"])
+Scale = StrEnum("Scale", ["auto", "none", "standard", "robust"])
 Missing = StrEnum("Missing", ["refuse", "drop", "impute"])
 Approximation = StrEnum("Approximation", ["none", "nystroem", "rff", "orf"])
 Precision = StrEnum("Precision", ["float32", "float64"])
@@ -83,7 +83,10 @@ class FitOptions:
         " variance, at most 10, or outliers: as many as help to detect them, 99 %.",
         *("--components", "-n"),
     )
-    scale: Scale = _model(Scale.none, "Divide columns by their spread first.")
+    scale: Scale = _model(
+        Scale.auto,
+        "Divide columns by their spread first; auto is robust, and none for sparse data and pictures.",
+    )
     tol: float | None = _model(None, "The relative residual to reach.", min=0.0)
     quantile: float | None = _model(
         None,
