@@ -251,7 +251,8 @@ class FittedModel:
         :meth:`dualpca.RobustPCA.contributions`. A missing cell that was filled has the value NaN.
         """
         Z = self.prepared(X)
-        parts, expected = (to_numpy(a).astype(float) for a in self.estimator._blamed(Z, "reasons"))
+        parts, expected = (_host(a) for a in self.estimator._blamed(Z, "reasons"))
+        parts, expected = (to_numpy(a).astype(float) for a in (parts, expected))
         values, expected = dense_cells(X), self.original(expected)
         largest = parts.max(axis=1, keepdims=True)  # scaled by it, sums do not overflow
         parts = parts / np.where(largest > 0, largest, 1.0)

@@ -38,7 +38,7 @@ from dualpca import (
 from dualpca.io import tensorfile
 from dualpca.io.codec import Decoder, Encoder
 from dualpca.io.fitted import upgrade_version_1
-from dualpca.io.models import ModelFileError, load, read_header, save
+from dualpca.io.models import ModelFileError, load, read_header, write_model
 from dualpca.losses import LOSSES, Huber, PowerLoss
 from dualpca.solvers import DCA, IRLS, Anderson, ProximalGradient, SimultaneousIteration, ZeroFPR
 
@@ -157,7 +157,7 @@ def same(a, b):
 def test_a_loaded_model_answers_as_the_saved_one(model, dtype, tmp_path):
     X = rows(dtype)
     model = clone(model).fit(X)
-    save(model, tmp_path / "model")
+    write_model(model, tmp_path / "model")
     copy = load(tmp_path / "model")
     assert type(copy) is type(model)
     new = rows(dtype, seed=1)
@@ -167,7 +167,7 @@ def test_a_loaded_model_answers_as_the_saved_one(model, dtype, tmp_path):
         {k: v for k, v in vars(model).items() if k != "steps"},
     )
     same(answers(clone(copy).fit(X), new), answers(clone(model).fit(X), new))
-    save(copy, tmp_path / "again")
+    write_model(copy, tmp_path / "again")
     assert (tmp_path / "again").read_bytes() == (tmp_path / "model").read_bytes()
 
 
@@ -182,7 +182,7 @@ def test_pickle_and_joblib_keep_working(model, tmp_path):
 
 @pytest.mark.parametrize("model", MODELS[:-2], ids=name_of)
 def test_a_model_that_is_not_fitted_keeps_its_parameters(model, tmp_path):
-    model.save(tmp_path / "model")
+    write_model(model, tmp_path / "model")
     same(load(tmp_path / "model").get_params(), model.get_params())
 
 
@@ -312,7 +312,7 @@ def test_a_random_state_goes_on_from_where_it_was(tmp_path):
     state = np.random.RandomState(3)
     state.standard_normal(5)  # an odd number, so that one Gaussian number is left over
     model = PCA(random_state=state)
-    model.save(tmp_path / "model")
+    write_model(model, tmp_path / "model")
     copy = load(tmp_path / "model").random_state
     assert_array_equal(copy.standard_normal(9), state.standard_normal(9))
     assert_array_equal(copy.randint(100, size=9), state.randint(100, size=9))
@@ -346,14 +346,14 @@ REFUSED = {
 @pytest.mark.parametrize("words", REFUSED)
 def test_what_a_file_does_not_hold_is_refused_before_anything_is_written(words, tmp_path):
     with pytest.raises(TypeError, match=rf"{words}.*joblib"):
-        save(REFUSED[words], tmp_path / "model")
+        write_model(REFUSED[words], tmp_path / "model")
     assert os.listdir(tmp_path) == []
 
 
 def test_callbacks_are_left_out(tmp_path):
     callback = pytest.importorskip("sklearn.callback")
     model = PCA(2).set_callbacks(callback.ProgressBar())
-    model.save(tmp_path / "model")
+    write_model(model, tmp_path / "model")
     assert not hasattr(load(tmp_path / "model"), "_skl_callbacks")
 
 
@@ -372,7 +372,7 @@ def test_attributes_that_would_not_be_loaded_are_refused(name, tmp_path):
     model = PCA(2)
     setattr(model, name, "mine")
     with pytest.raises(TypeError, match=rf"^a\.{name} is an attribute .*delete it, or use joblib"):
-        save(Pipeline([("a", model)]), tmp_path / "model")
+        write_model(Pipeline([("a", model)]), tmp_path / "model")
     assert os.listdir(tmp_path) == []
 
 
@@ -390,7 +390,7 @@ def test_no_pickle_of_a_cache_is_read_after_loading(tmp_path):
     cache, ran = tmp_path / "cache", tmp_path / "ran"
     model = Pipeline([("a", Preprocessor("standard")), ("b", PCA(2))], memory=str(cache))
     model.fit(rows())
-    save(model, tmp_path / "model")
+    write_model(model, tmp_path / "model")
     assert "cache" not in json.dumps(read_header(tmp_path / "model"))
 
     def change(header):
@@ -407,14 +407,16 @@ def test_no_pickle_of_a_cache_is_read_after_loading(tmp_path):
         assert copy.memory is None
         same(copy.fit(rows()).transform(rows()), Pipeline(model.steps).fit_transform(rows()))
         assert not ran.exists()
-    save(Pipeline([("b", PCA(2))], memory=joblib.Memory(cache, verbose=0)), tmp_path / "object")
+    write_model(
+        Pipeline([("b", PCA(2))], memory=joblib.Memory(cache, verbose=0)), tmp_path / "object"
+    )
     assert load(tmp_path / "object").memory is None
 
 
 def test_steps_named_like_attributes_keep_apart(tmp_path):
     inner = KernelPCA(2, kernel="rbf", approximation="rff", n_random_features=8, random_state=0)
     model = Pipeline([("a", inner), ("a.pca_", PCA(1))]).fit(rows())
-    save(model, tmp_path / "model")
+    write_model(model, tmp_path / "model")
     same(load(tmp_path / "model").transform(rows()), model.transform(rows()))
 
 
@@ -430,16 +432,16 @@ def test_the_header_and_notes(tmp_path):
     assert header["model"]["params"]["loss"] == "geman_mcclure"
     assert header["arrays"]["components_"] == {"shape": [2, 6], "dtype": "F64"}
     with pytest.raises(TypeError, match="notes cannot be written as JSON"):
-        PCA().save(tmp_path / "other", notes={"x": object()})
+        write_model(PCA(), tmp_path / "other", notes={"x": object()})
     with pytest.raises(TypeError, match=r"notes=\[1\] is a list"):
-        PCA().save(tmp_path / "other", notes=[1])
+        write_model(PCA(), tmp_path / "other", notes=[1])
     assert os.listdir(tmp_path) == ["model"]
 
 
 @pytest.mark.parametrize("model", MODELS, ids=name_of)
 def test_the_file_is_one_of_safetensors(model, tmp_path):
     model = clone(model).fit(rows(np.float32))
-    save(model, tmp_path / "model")
+    write_model(model, tmp_path / "model")
     header = read_header(tmp_path / "model")
     _, tensors = stored(tmp_path / "model")
     with safetensors.safe_open(tmp_path / "model", framework="numpy") as file:
@@ -463,30 +465,30 @@ def test_an_existing_file_stays_unless_asked(tmp_path):
     path = tmp_path / "model"
     path.write_text("mine")
     with pytest.raises(FileExistsError, match=r"model exists; .*overwrite=True"):
-        PCA().save(path)
+        write_model(PCA(), path)
     assert path.read_text() == "mine"
     path.chmod(0o600)
-    PCA(3).save(path, overwrite=True)
+    write_model(PCA(3), path, overwrite=True)
     assert load(str(path)).n_components == 3
     assert path.stat().st_mode & 0o777 == 0o600
     with pytest.raises(IsADirectoryError, match="is a folder"):
-        PCA().save(tmp_path, overwrite=True)
+        write_model(PCA(), tmp_path, overwrite=True)
     with pytest.raises(FileNotFoundError, match=r"in no folder; make .*none first"):
-        PCA().save(tmp_path / "none" / "model")
+        write_model(PCA(), tmp_path / "none" / "model")
     assert os.listdir(tmp_path) == ["model"]
 
 
 def test_a_link_stays_a_link(tmp_path):
-    PCA(3).save(tmp_path / "model")
+    write_model(PCA(3), tmp_path / "model")
     (tmp_path / "link").symlink_to(tmp_path / "model")
-    PCA(4).save(tmp_path / "link", overwrite=True)
+    write_model(PCA(4), tmp_path / "link", overwrite=True)
     assert (tmp_path / "link").is_symlink()
     assert load(tmp_path / "model").n_components == 4
 
 
 def test_a_full_disk_leaves_what_was_there(tmp_path):
     path = tmp_path / "model"
-    PCA(3).save(path)
+    write_model(PCA(3), path)
     before = path.read_bytes()
     large = KernelPCA(2, kernel="rbf", approximation="rff", n_random_features=4000).fit(rows(d=40))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -504,14 +506,14 @@ def test_a_full_disk_leaves_what_was_there(tmp_path):
 
 def test_a_failure_at_the_end_leaves_what_was_there(tmp_path, monkeypatch):
     path = tmp_path / "model"
-    PCA(3).save(path)
+    write_model(PCA(3), path)
 
     def fail(*paths):
         raise PermissionError(errno.EACCES, "not allowed")
 
     monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(PermissionError):
-        PCA(4).save(path, overwrite=True)
+        write_model(PCA(4), path, overwrite=True)
     monkeypatch.undo()
     assert os.listdir(tmp_path) == ["model"]
     assert load(path).n_components == 3
@@ -748,13 +750,13 @@ def test_a_header_of_many_parts_is_refused_before_it_takes_memory(kind, tmp_path
 @pytest.mark.parametrize("names", [["a[0]{:},", "b\\", 'c\\"[[[,', '"', "\u00e9\U0001f600[["]])
 def test_signs_within_names_are_no_parts(names, tmp_path):
     names = [f"{name}{i}" for i in range(2**17) for name in names]
-    save(PCA(), tmp_path / "model", notes={"names": names})
+    write_model(PCA(), tmp_path / "model", notes={"names": names})
     assert read_header(tmp_path / "model")["notes"]["names"] == names
 
 
 def test_notes_of_too_many_parts_are_not_written(tmp_path):
     with pytest.raises(ValueError, match=r"more than 262144 lists.*shorten the feature names or n"):
-        PCA().save(tmp_path / "model", notes={"x": [[]] * 2**18})
+        write_model(PCA(), tmp_path / "model", notes={"x": [[]] * 2**18})
     assert not (tmp_path / "model").exists()
 
 
@@ -791,7 +793,7 @@ def test_deep_and_long_headers_are_refused(tmp_path):
     with pytest.raises(ModelFileError, match="damaged header"):
         load(forged(tmp_path / "long", text='{"version": 1' + "0" * 5000 + "}"))
     with pytest.raises(ValueError, match="shorten the feature names"):
-        PCA().save(tmp_path / "names", notes={"x": "a" * tensorfile.HEADER})
+        write_model(PCA(), tmp_path / "names", notes={"x": "a" * tensorfile.HEADER})
     assert not (tmp_path / "names").exists()
 
 
@@ -813,7 +815,7 @@ def test_deep_and_long_headers_are_refused(tmp_path):
     ],
 )
 def test_sizes_are_compared_with_the_file_before_memory_is_taken(entry, tmp_path):
-    PCA().save(tmp_path / "model")
+    write_model(PCA(), tmp_path / "model")
     text, _ = stored(tmp_path / "model")
     layout = {"__metadata__": {"sha256": "0" * 64, "dualpca": text}, "x": entry}
     head = json.dumps(layout, separators=(",", ":")).encode()
@@ -825,7 +827,7 @@ def test_sizes_are_compared_with_the_file_before_memory_is_taken(entry, tmp_path
 
 @pytest.mark.parametrize("shape", [[0, 10**30], "", {}, None, [0.0], [False]])
 def test_shapes_that_numpy_has_not_are_refused(shape, tmp_path):
-    PCA().save(tmp_path / "model")
+    write_model(PCA(), tmp_path / "model")
     text, _ = stored(tmp_path / "model")
     size = 0 if shape else 8  # as an empty shape would be that of one number
     entry = {"dtype": "F64", "shape": shape, "data_offsets": [0, size]}
@@ -888,7 +890,7 @@ def test_there_is_a_file_of_version_1_for_each_class():
 
 @pytest.mark.parametrize("shape", [[2] * 65, [10**4000] * 3, [2**63]])
 def test_shapes_are_not_multiplied_before_they_are_looked_at(shape, tmp_path):
-    PCA().save(tmp_path / "model")
+    write_model(PCA(), tmp_path / "model")
     text, _ = stored(tmp_path / "model")
     entry = {"dtype": "F64", "shape": shape, "data_offsets": [0, 8]}
     layout = {"__metadata__": {"sha256": "0" * 64, "dualpca": text}, "x": entry}
@@ -914,7 +916,7 @@ def test_halves_of_characters_in_names_are_refused(tmp_path):
 
 @pytest.mark.parametrize("position", [-1, 625, 10**9])
 def test_a_random_state_does_not_read_beyond_its_numbers(position, tmp_path):
-    PCA(2, random_state=np.random.RandomState(0)).save(tmp_path / "good")
+    write_model(PCA(2, random_state=np.random.RandomState(0)), tmp_path / "good")
     encoder = Encoder()
     tree = encoder.model(PCA(2, random_state=np.random.RandomState(0)))
     tree["params"]["random_state"]["state"][1] = position

@@ -121,9 +121,24 @@ def test_columns_without_spread_keep_their_scale():
     assert standard.scale_[0] == robust.scale_[0] == 1
     assert standard.scale_[3] == robust.scale_[3] == 1  # 0.1 * 3 differs from 0.3 by rounding
     assert_allclose(standard.scale_[1:3], X[:, 1:3].std(axis=0))
-    # Six of seven are equal: the MAD is 0, and the mean deviation from the median is 1.
-    assert_allclose(robust.scale_[2], np.sqrt(np.pi / 2))
+    # Six of seven are equal: the MAD is 0, and the seventh is 7 off.
+    assert_allclose(robust.scale_[2], np.sqrt(1 / 7) * 7)
     assert np.abs(standard.transform(X)[:, 0]).max() < 1e-15
+
+
+@pytest.mark.parametrize("share", [0.001, 0.1, 0.45])
+def test_a_column_that_is_mostly_one_value(share):
+    """Its scale is the deviation of what differs; wild cells do not move it, and it is not tiny."""
+    rng = np.random.default_rng(0)
+    x = np.where(rng.permutation(2000) < share * 2000, 3.0, 0.0)
+    scale = Preprocessor("robust").fit(x[:, None]).scale_[0]
+    assert scale == pytest.approx(np.sqrt((x**2).mean()))
+    assert Preprocessor("robust").fit(sp.csr_array(x[:, None])).scale_[0] == pytest.approx(scale)
+    if share > 0.01:
+        wild = x.copy()
+        wild[np.flatnonzero(x)[:10]] = 1e9
+        assert Preprocessor("robust").fit(wild[:, None]).scale_[0] == pytest.approx(scale)
+    assert Preprocessor("robust").fit(x[:, None] + 5).scale_[0] == pytest.approx(scale)
 
 
 def test_an_offset_keeps_the_digits():

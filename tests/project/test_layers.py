@@ -18,7 +18,7 @@ INTERFACE = {f"operators.{part}" for part in ("base", "block_ops", "row_blocks")
 MATHEMATICS = {"linalg", "losses", "functions", "problem", "formulations"}
 NUMERICS = {*MATHEMATICS, "operators", "solvers", "progress", "_memory", *SKLEARN}
 METHODS = {"kernels", "robust", "sparse", "pursuit", "linear", "preprocessing"}
-ESTIMATORS = {*NUMERICS, *METHODS, "io", "sklearn"}
+ESTIMATORS = {*NUMERICS, *METHODS, "io", "frames", "report", "sklearn"}
 FRONTS = {*NUMERICS, *METHODS, "estimators", "inspect", "io", "__version__", *FRONT_SKLEARN}
 
 #: What each folder, or module beside the folders, may import besides itself.
@@ -44,6 +44,7 @@ LAYERS = {
     **dict.fromkeys(METHODS, NUMERICS | METHODS),
     "estimators": ESTIMATORS,
     "inspect": {*NUMERICS, *METHODS, "estimators", *FRONT_SKLEARN},
+    "frames": {"inspect", "linalg"},
     **dict.fromkeys(("io", "plots", "report"), FRONTS),
 }
 ALL_OF_THEM = {"__init__", "__main__", "cli"}

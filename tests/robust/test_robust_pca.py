@@ -16,8 +16,9 @@ from scipy.linalg import hilbert, pascal, subspace_angles
 from scipy.stats import chi2, multivariate_normal, norm
 from sklearn import decomposition
 from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 
-from dualpca import RobustKernelPCA, RobustPCA, as_operator, solve
+from dualpca import Preprocessor, RobustKernelPCA, RobustPCA, as_operator, solve
 from dualpca.formulations import robust
 from dualpca.losses import LOSSES, Huber
 from dualpca.operators import Blocks, Kernel, Matrix
@@ -434,6 +435,19 @@ def test_distances_and_scores_by_the_textbook():
     assert_allclose(model.inverse_transform(scores), model.mean_ + scores @ model.components_)
 
 
+@pytest.mark.parametrize("share", [0.5, 0.8, 0.9, 0.95, 0.99])
+@pytest.mark.parametrize("load", [load_wine, load_breast_cancer, load_digits])
+@pytest.mark.filterwarnings("ignore:.*(two starts|in groups)")
+def test_a_share_of_the_variance_is_held(load, share):
+    """The scree of half of the rows promises it; the fit keeps it, for every seed."""
+    X = Preprocessor("robust").fit_transform(load().data)
+    for seed in range(2):
+        model = RobustPCA(share, random_state=seed).fit(X)
+        assert model.explained_variance_ratio_.sum() >= share - 1e-9
+        fewer = model.explained_variance_ratio_[:-1].sum()
+        assert fewer < share + 0.05  # and with few more than it takes
+
+
 def test_new_rows_are_flagged_as_training_rows_are():
     X = bad_rows(600, seed=0)
     model = fitted(X[:450])
@@ -802,7 +816,7 @@ def test_a_sample_takes_rows_as_often_as_they_weigh():
     assert (np.abs(few - 20 * w / w.sum()) <= 1).all()
 
 
-@pytest.mark.filterwarnings("ignore:70% of the rows are flagged")
+@pytest.mark.filterwarnings("ignore:(70% of the rows are flagged|column 0 holds)")
 @pytest.mark.parametrize("kernel", [False, True])
 def test_rows_of_large_weight_outvote_the_others(kernel):
     rng = np.random.default_rng(0)

@@ -35,12 +35,6 @@ def say(text: str) -> None:
     sys.stdout.write(printable(text) + "\n")
 
 
-def number(value: float, digits: int = 6) -> str:
-    """Return a number with so many digits, or all those before the point, in thousands."""
-    large = 10**digits <= abs(value) < 1e15
-    return f"{value:,.0f}" if large else f"{value:,.{digits}g}"
-
-
 def print_json(value: dict[str, Any]) -> None:
     """Print one JSON object, with null for numbers that are not finite."""
     text = json.dumps(value, default=lambda v: v.tolist() if hasattr(v, "tolist") else str(v))

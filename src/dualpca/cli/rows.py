@@ -1,6 +1,5 @@
 """``dualpca transform`` and ``outliers``: commands about rows."""
 
-import math
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,17 +7,15 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from ..frames import VARIABLES, in_words
 from ..inspect import Reason, dense_cells
 from ..io.tables import Table, Writer
 from ..operators import as_operator
 from . import fitting, options
 from .fitting import NotedModel
-from .printing import number, print_json, say, text_table
+from .printing import print_json, say, text_table
 from .run import OK, RefusedError, stderr_line
 from .watch import watching
-
-#: The most variables that ``outliers`` names for a row, and the least share of one.
-VARIABLES, LEAST = 3, 0.01
 
 
 @options.grouped
@@ -179,14 +176,3 @@ def as_list(column: Any) -> list[Any]:
 def with_names(reasons: list[Reason], names: list[str]) -> list[dict[str, Any]]:
     """Return the variables behind a row, for JSON."""
     return [{**reason._asdict(), "variable": names[reason.variable]} for reason in reasons]
-
-
-def in_words(reasons: list[Reason], names: list[str]) -> str:
-    """Return the variables behind a row: "weight 1,140 instead of 72 (98%); height missing (1%)"."""
-    words = []
-    for j, value, expected, share in reasons[:VARIABLES]:
-        told = f"{number(value)} instead of {number(expected, 4)}"
-        if share >= LEAST:
-            told = "missing" if math.isnan(value) else told
-            words.append(f"{names[j]} {told} ({share:.0%})")
-    return "; ".join(words)

@@ -90,14 +90,26 @@ def validated(
     except ValueError as error:
         for sign, remedy in _REMEDIES.items():
             if sign in str(error):
-                raise ValueError(f"{error}\n{remedy}") from error
+                first = str(error).splitlines()[0]  # the rest speaks of other libraries
+                raise ValueError(f"{first}\n{remedy}{_text_columns(X)}") from error
         raise
 
 
 _REMEDIES = {
+    "contains NaN": "Put an imputer before it, such as dualpca.Preprocessor(missing='impute') in a "
+    "pipeline, or drop the rows.",
     "contains infinity": "Replace infinite values in X, or drop their rows, before fitting.",
-    "could not convert string": "X holds text; encode those columns as numbers, or drop them.",
+    "could not convert string": "X holds text; encode those columns as numbers, or drop them",
 }
+
+
+def _text_columns(X: Any) -> str:
+    """Return the names of the columns of a data frame that hold text, to end a sentence with."""
+    kinds: Any = getattr(X, "dtypes", None)
+    if not hasattr(kinds, "items"):
+        return ""
+    names = [str(name) for name, kind in kinds.items() if getattr(kind, "kind", "O") in "OUS"]
+    return f": {', '.join(names[:10])}{', ...' if len(names) > 10 else ''}" if names else ""
 
 
 def _check_shape(X: Any, rows: int) -> None:
@@ -145,7 +157,7 @@ def check_finite(name: str, block: Any) -> int:
     if not is_finite(block):
         raise ValueError(
             f"Input X contains NaN or infinity, which {name} does not accept; use an imputer such as "
-            "sklearn.impute.SimpleImputer, or drop the rows"
+            "dualpca.Preprocessor(missing='impute') before it, or drop the rows"
         )
     return 0
 

@@ -7,7 +7,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from array_api_compat import is_numpy_array
@@ -123,6 +123,15 @@ class SaveMixin:
         save(self, path, notes=notes, overwrite=overwrite)
 
 
+#: Parameters of scikit-learn's estimators and what they are here, so that an error can say so.
+ELSEWHERE = {
+    "svd_solver": "solver=, such as 'lapack' or 'gram'",
+    "eigen_solver": "solver=, such as 'lapack' or 'krylov'",
+    **dict.fromkeys(("copy", "copy_X"), "not needed: X is never written to"),
+    **dict.fromkeys(("iterated_power", "n_oversamples", "power_iteration_normalizer"), "tol="),
+}
+
+
 class FitContext(
     SaveMixin, CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 ):
@@ -130,6 +139,11 @@ class FitContext(
 
     verbose: int
     n_components_: int
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        for name in kwargs.keys() & ELSEWHERE.keys() - inspect.signature(cls).parameters.keys():
+            raise TypeError(f"{cls.__name__} has no {name}=; here it is {ELSEWHERE[name]}")
+        return super().__new__(cls)
 
     def _validate_params(self) -> None:
         n: Any = getattr(self, "n_components", None)
@@ -145,3 +159,21 @@ class FitContext(
         tags = super().__sklearn_tags__()  # type: ignore[misc]
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+    def loadings(self) -> Any:
+        """Return the loadings as a data frame, as :func:`dualpca.frames.loadings` does."""
+        from ..frames import loadings
+
+        return loadings(self)
+
+    def summary(self) -> Any:
+        """Return variances and shares as a data frame, as :func:`dualpca.frames.summary` does."""
+        from ..frames import summary
+
+        return summary(self)
+
+    def report(self, path: str | os.PathLike[str], X: Any = None, **options: Any) -> Any:
+        """Write an HTML page about the model, as :func:`dualpca.report.write_report` does."""
+        from ..report import write_report
+
+        return write_report(path, self, X, **options)

@@ -210,6 +210,20 @@ class KernelMixin(KernelParameters, WeightedMixin):
             return rows.map_rows(lambda _, A: np.ones(A.shape[0], dtype=A.dtype))
         return pairwise.kernel_diagonal(self._kernel_function(), X)
 
+    def _unspanned(self, X: Any, operator: Any) -> Any:
+        """Return ``sqrt(k(x, x) - ||phi(x)||^2)``: the distance of a row from the landmarks' span."""
+        norms = operator.row_norms()
+        return np.sqrt(np.clip(self._diagonal(X) - norms**2, 0.0, None)).astype(norms.dtype)
+
+    def _check_new_rows(self) -> bool:
+        if self.kernel == "precomputed":
+            raise ValueError(
+                "the distances of new rows need k(x, x), which a precomputed kernel matrix does not "
+                "hold; use what the fit tells of training rows, such as outliers_, or give rows and a "
+                "kernel function"
+            )
+        return True
+
     def _feature_map(self, X: Any, rng: np.random.Generator) -> Any:
         """Return phi with ``phi(x)^T phi(y)`` near ``k(x, y)``."""
         if self.approximation == "nystroem":

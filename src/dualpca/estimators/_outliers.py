@@ -96,6 +96,9 @@ class OutlierScoresMixin(RobustOptions, OutlierMixin):
         """Return ``score_samples`` of rows with these two distances, arrays of shape (n_samples,)."""
         if self.flags_by_ != "density":
             return -(orthogonal_distances if self.flags_by_ == "orthogonal" else score_distances)
+        return self._log_density(score_distances, orthogonal_distances)
+
+    def _log_density(self, score_distances: Array, orthogonal_distances: Array) -> Array:
         with np.errstate(over="ignore"):
             squares = score_distances**2 + orthogonal_distances**2 / self.noise_variance_
         return self._log_peak - 0.5 * squares
@@ -116,12 +119,17 @@ class OutlierScoresMixin(RobustOptions, OutlierMixin):
         subspace; "bad leverage", both. A flagged row that is beyond neither limit is named by the
         distance that is nearer to its limit.
         """
-        pairs = zip((self.score_distances_, self.orthogonal_distances_), self.limits_, strict=True)
+        score, orthogonal = to_numpy(self.score_distances_), to_numpy(self.orthogonal_distances_)
+        return self._kinds(score, orthogonal, to_numpy(self.outliers_).astype(bool))
+
+    def _kinds(self, score: np.ndarray, orthogonal: np.ndarray, flagged: np.ndarray) -> np.ndarray:
+        """Return the kinds of rows by their distances and flags."""
+        pairs = zip((score, orthogonal), self.limits_, strict=True)
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratios = np.stack([np.nan_to_num(to_numpy(d) / limit) for d, limit in pairs])
+            ratios = np.stack([np.nan_to_num(d / limit) for d, limit in pairs])
         beyond = ratios > 1
-        flagged = to_numpy(self.outliers_).astype(bool) & ~beyond.any(axis=0)
-        beyond[:, flagged] = (ratios == ratios.max(axis=0))[:, flagged]
+        within = flagged & ~beyond.any(axis=0)
+        beyond[:, within] = (ratios == ratios.max(axis=0))[:, within]
         return KINDS[beyond[0] + 2 * beyond[1]]
 
     @measures_new_rows
@@ -142,6 +150,25 @@ class OutlierScoresMixin(RobustOptions, OutlierMixin):
         scores : array of shape (n_samples,)
         """
         return self._normality(X, "score_samples")
+
+    @measures_new_rows
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the median log density of the rows, which bad ones do not move; y is ignored.
+
+        It is that of the robust Gaussian model, whatever flags rows, or the median of
+        :meth:`score_samples` where good rows have no noise.
+        """
+        measured = self._distances(self._checked(X, "score"))
+        noisy = self.noise_variance_ > 0
+        return float(
+            np.median(host_sample((self._log_density if noisy else self.normality)(*measured)))
+        )
+
+    def outlier_report(self, X: Any) -> Any:
+        """Return flagged rows and why as a data frame, as :func:`dualpca.frames.outlier_report` does."""
+        from ..frames import outlier_report
+
+        return outlier_report(self, X)
 
     def _normality(self, X: Any, method: str) -> Array:
         return self.normality(*self._distances(self._checked(X, method)))

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..linalg import Array, namespace, to_numpy
+from ..linalg import Array, namespace, to_numpy, total
 from ..linear.likelihood import covariance, precision
 from ..operators import as_operator
+from ..solvers.solve import user_stacklevel
 from ._base import check_same_kind, check_scores, shifted, validated
 from ._fit_context import FitContext, reports_progress
+
+#: A column with more of the variance than this has a spread of ten times all others together.
+DOMINANT = 0.99
+
+
+def row_share(scores: Array, norms: Array) -> float:
+    """Return the share of the squares of rows with these norms that their scores hold."""
+    whole = total(norms * norms)
+    return total(scores * scores) / whole if whole > 0 else 1.0
 
 
 class WeightedMixin(FitContext):
@@ -42,6 +53,7 @@ class WeightedMixin(FitContext):
         self
         """
         self._fit(X, sample_weight)
+        self._warn_of_units()
         return self
 
     @reports_progress
@@ -57,7 +69,12 @@ class WeightedMixin(FitContext):
         -------
         scores : array of shape (n_samples, n_components)
         """
-        return self._training_scores(self._fit(X, sample_weight), sample_weight)
+        X = self._fit(X, sample_weight)
+        self._warn_of_units()
+        return self._training_scores(X, sample_weight)
+
+    def _warn_of_units(self) -> None:
+        """Warn where one column is nearly all of the variance; kernels have no columns."""
 
     def _training_scores(self, X: Any, sample_weight: Any) -> Array:
         return self._scores(X)
@@ -117,6 +134,7 @@ class ScoresMixin(WeightedMixin, AxesMixin):
     center: Any
     whiten = False
     explained_variance_: Array
+    explained_variance_ratio_: Array
     mean_: Array
     n_features_in_: int
     n_samples_: int
@@ -132,6 +150,21 @@ class ScoresMixin(WeightedMixin, AxesMixin):
     @staticmethod
     def _score_weights(components: Array, scale: Array) -> Array:
         return (components / scale).T
+
+    def _warn_of_units(self) -> None:
+        largest = namespace(self.components_).abs(self.components_[0, :])
+        j = int(namespace(largest).argmax(largest))
+        share = float(self.explained_variance_ratio_[0]) * float(largest[j]) ** 2
+        if self.n_features_in_ > 1 and self._is_centered and share > DOMINANT:
+            names = getattr(self, "feature_names_in_", None)
+            name = j if names is None else repr(str(names[j]))
+            warnings.warn(
+                f"column {name} holds {share:.1%} of the variance, so that the first component is nearly "
+                "that column alone; if columns have different units, scale them first, as with "
+                "make_pipeline(Preprocessor('robust'), ...)",
+                UserWarning,
+                stacklevel=user_stacklevel(),
+            )
 
     def score_map(self) -> tuple[np.ndarray | None, np.ndarray, np.ndarray | None]:
         """Return the constants of ``transform``: ``scores = (X - origin) weights``.

@@ -25,8 +25,10 @@ from ..linalg import Array
 from ..operators import Centered, Operator, Weighted
 from ..progress import convergence
 from ..solvers.subspace import ITERATIVE
-from ._base import COUNT, FRACTION, NOT_NEGATIVE, check_scores, seed
+from ._base import COUNT, FRACTION, NOT_NEGATIVE, check_scores, seed, shifted
 from ._kernels import KERNEL_CONSTRAINTS, KernelMixin
+from ._outliers import measures_new_rows
+from ._scores import row_share
 from .pca import PCA
 
 #: The parameters that PCA of features has too.
@@ -246,6 +248,30 @@ class KernelPCA(KernelMixin, BaseEstimator):
         if self.approximation is None and sample_weight is None:
             return self.eigenvectors_ * np.sqrt(self.eigenvalues_)
         return self._scores(X)
+
+    @measures_new_rows
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the share of the variance of rows in feature space that the components hold.
+
+        The variance is that about the mean of the fit. The share is at most 1; y is ignored. Kernels of
+        different width are different spaces, whose shares say little about each other.
+        """
+        X = self._checked(X, "score")
+        if self.approximation is not None:
+            rows = self._features(X)
+            centred = shifted(rows, self.pca_._origin) if self.center else rows
+            norms = centred.row_norms()
+            if self.approximation == "nystroem":
+                norms = np.hypot(norms, self._unspanned(X, rows))
+            return row_share(self.pca_._scores(rows), norms)
+        share = self._share if self.center else np.zeros(self.X_fit_.shape[0])
+        parts = [K @ share for _, K in self._kernel_blocks(self.X_fit_)] if self.center else [share]
+        size2 = float(share @ np.concatenate(parts))
+        scores, norms = [], []
+        for rows, K in self._kernel_blocks(X):
+            scores.append(self._scores_of(K))
+            norms.append(np.sqrt(np.clip(self._diagonal(rows) - 2 * K @ share + size2, 0.0, None)))
+        return row_share(np.concatenate(scores), np.concatenate(norms))
 
     def _fit_inverse(self, rows: Any, rng: np.random.Generator) -> None:
         N = rows.shape[0]

@@ -67,7 +67,8 @@ class Preprocessor(_Transform, SaveMixin, OneToOneFeatureMixin, TransformerMixin
         "standard" takes the mean and the standard deviation (that of n, not n - 1), "robust" the
         median and 1.4826 MAD of the observed cells of each column. Sparse data is scaled but not
         centred. Columns without spread have the scale 1. If more than half of a column is equal, so
-        that its MAD is 0, "robust" takes 1.2533 times the mean absolute deviation from the median.
+        that its MAD is 0, "robust" takes sqrt(p) times the median deviation of the others, whose share
+        is p.
     missing : {"refuse", "impute"}
         Whether NaN is an error, whose message counts and locates them, or is filled. Infinite values
         are always refused.

@@ -136,11 +136,6 @@ class RobustKernelPCA(KernelMixin, OutlierScoresMixin, BaseEstimator):
         given: dict[str, Any] = {"counted": counted, "directions": max(pca._noise_directions, 1)}
         return RowDistances(pca._origin, V, T, orthogonal, weights, **given)
 
-    def _unspanned(self, X: Any, operator: Any) -> Any:
-        """Return ``sqrt(k(x, x) - ||phi(x)||^2)``: the distance of a row from the landmarks' span."""
-        norms = operator.row_norms()
-        return np.sqrt(np.clip(self._diagonal(X) - norms**2, 0.0, None)).astype(norms.dtype)
-
     def _fit_exact(self, X: Any, weights: Any, rng: np.random.Generator) -> None:
         K = self._kernel_operator(X)
 
@@ -182,15 +177,6 @@ class RobustKernelPCA(KernelMixin, OutlierScoresMixin, BaseEstimator):
         Outliers have -1. This method is there for a precomputed kernel too, unlike :meth:`predict`.
         """
         return 1 - 2 * self.fit(X, **params).outliers_.astype(np.int64)
-
-    def _check_new_rows(self) -> bool:
-        if self.kernel == "precomputed":
-            raise ValueError(
-                "the distances of new rows need k(x, x), which a precomputed kernel matrix does not "
-                "hold; use orthogonal_distances_ and outliers_ for training rows, or give rows and a "
-                "kernel function"
-            )
-        return True
 
     def _distances(self, X: Any) -> tuple[Array, Array]:
         if self.approximation is not None:

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 
-from ..linalg import Array, fix_signs, namespace
+from ..linalg import Array, fix_signs, namespace, orthonormalize
 from ..operators import Operator, as_operator
 from ..operators.views import check_energy
 from ..progress import convergence
@@ -24,7 +24,7 @@ from ..sparse.components import SparseOptions
 from ..sparse.deflation import adjusted_variances, cumulative_variances
 from . import _base as base
 from ._fit_context import reports_progress
-from ._scores import ScoresMixin
+from ._scores import ScoresMixin, row_share
 
 
 @dataclass(eq=False, repr=False)
@@ -234,3 +234,13 @@ class SparsePCA(ScoresMixin, BaseEstimator):
     @staticmethod
     def _score_weights(components: Array, scale: Array) -> Array:
         return namespace(components).linalg.pinv(components)  # loadings are not orthogonal
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the share of the variance of rows about ``mean_`` that the components hold.
+
+        It is at most 1, and what reconstructions leave out is the rest. y is ignored.
+        """
+        rows = as_operator(self._checked(X, "score"))
+        rows = base.shifted(rows, self._origin) if self._is_centered else rows
+        Q = orthonormalize(self.components_.T)
+        return row_share(rows @ Q, rows.row_norms())

@@ -4,6 +4,8 @@ import json
 import os
 from typing import Any
 
+from sklearn.utils.validation import check_is_fitted
+
 from .codec import Decoder, Encoder
 from .files import check_free, written
 from .fitted import check_fitted, check_parameters, upgrade_version_1
@@ -35,7 +37,7 @@ def save(
 
     Parameters
     ----------
-    model : estimator of dualpca, or Pipeline of them
+    model : fitted estimator of dualpca, or Pipeline of them
         Kernels, formulations and solvers that are functions of your own are refused before anything
         is written; use joblib.dump for them.
     path : str or path
@@ -59,6 +61,15 @@ def save(
     >>> dualpca.io.models.read_header(path)["notes"]
     {'source': 'made up'}
     """
+    check_parameters(model)
+    check_is_fitted(model)
+    write_model(model, path, notes=notes, overwrite=overwrite)
+
+
+def write_model(
+    model: Any, path: str | os.PathLike[str], *, notes: Any = None, overwrite: bool = False
+) -> None:
+    """Write a model, fitted or not, as :func:`save` does."""
     from .. import __version__
 
     check_free(path, overwrite)

@@ -38,12 +38,14 @@ def check_readable(X: Any, name: str = "X") -> None:
         dtypes = [X.dtype]
     elif hasattr(type(X), "dtypes"):
         dtypes = X.dtypes
-    for dtype in dtypes:
+    names = list(dtypes.index) if hasattr(dtypes, "index") and hasattr(dtypes, "items") else None
+    for j, dtype in enumerate(dtypes):
         if getattr(dtype, "kind", "") in ("m", "M") or str(dtype).lower().startswith(_TIMES):
+            place = "" if names is None else f" in column {str(names[j])!r}"
             raise ValueError(
-                f"{name} has entries of type {dtype}, and a missing one (NaT) would become -9.2e18; give "
-                "numbers, such as (dates - numpy.datetime64('2000-01-01')) / numpy.timedelta64(1, 'D'), "
-                "in which NaT is NaN"
+                f"{name} has entries of type {dtype}{place}, and a missing one (NaT) would become "
+                "-9.2e18; give numbers, such as (dates - numpy.datetime64('2000-01-01')) / "
+                "numpy.timedelta64(1, 'D'), in which NaT is NaN"
             )
 
 

@@ -22,8 +22,8 @@ from ..operators.row_blocks import RowMap
 #: This many numbers are in memory in float64 at a time.
 CHUNK = 2**22
 
-#: 1 over the MAD, and over the mean absolute deviation, of the standard normal distribution.
-NORMAL_MAD, NORMAL_MEAN = 1.482602218505602, math.sqrt(math.pi / 2)
+#: 1 over the MAD of the standard normal distribution.
+NORMAL_MAD = 1.482602218505602
 
 #: The smallest number of float64 that has all its digits.
 TINY = float(np.finfo(np.float64).tiny)
@@ -141,8 +141,9 @@ def is_finite(block: Any) -> bool:
 def medians(X: Any, eps: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the median of each column, NaN if it has no value, and the robust scale.
 
-    The scale is 1.4826 MAD; if half of the column is equal, 1.2533 times the mean absolute deviation
-    from the median; 1 without spread beyond rounding.
+    The scale is 1.4826 MAD. If more than half of the column is equal to its median, it is
+    ``sqrt(p) median|x - median|`` of the others, whose share is p: the standard deviation if these are
+    equal, and not one of them alone can make it large. It is 1 without spread beyond rounding.
     """
     N, d = X.shape
     if sp.issparse(X):
@@ -160,15 +161,17 @@ def medians(X: Any, eps: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _dense_medians(A: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:
-    complete = is_finite(A)
-    median: Callable[..., Any] = np.median if complete else np.nanmedian
-    mean: Callable[..., Any] = np.mean if complete else np.nanmean
+    median: Callable[..., Any] = np.median if is_finite(A) else np.nanmedian
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # the median of a column of NaN is NaN
         middle = median(A, axis=0)
         distance = np.abs(A - middle)
-        mad, mean_distance = NORMAL_MAD * median(distance, axis=0), mean(distance, axis=0)
-        return middle, _robust_scale(mad, NORMAL_MEAN * mean_distance, eps * abs(middle))
+        scale = NORMAL_MAD * median(distance, axis=0)
+    least = np.maximum(8 * eps * np.abs(middle), TINY)
+    for j in np.flatnonzero(scale <= least):
+        observed = distance[~np.isnan(distance[:, j]), j]
+        scale[j] = _scale_of_few(observed[observed > least[j]], len(observed))
+    return middle, scale
 
 
 def _sparse_medians(values: np.ndarray, N: int, eps: float) -> tuple[np.ndarray, np.ndarray]:
@@ -178,13 +181,14 @@ def _sparse_medians(values: np.ndarray, N: int, eps: float) -> tuple[np.ndarray,
     zeros = counted - len(observed)
     if 2 * zeros <= counted:
         return _dense_medians(np.concatenate([observed, np.zeros(zeros)])[:, None], eps)
-    mean = np.array([NORMAL_MEAN * (np.abs(observed) / counted).sum()])
-    return np.zeros(1), _robust_scale(np.zeros(1), mean, np.zeros(1))
+    size = np.abs(observed)
+    return np.zeros(1), np.array([_scale_of_few(size[size > TINY], counted)])
 
 
-def _robust_scale(mad: np.ndarray, mean: np.ndarray, rounding: np.ndarray) -> np.ndarray:
-    least = np.maximum(8 * rounding, TINY)
-    return np.where(mad > least, mad, np.where(mean > least, mean, 1.0))
+def _scale_of_few(distances: np.ndarray, counted: int) -> float:
+    """Return the scale of a column by the distances from the median of those that are not at it."""
+    share = len(distances) / max(counted, 1)
+    return math.sqrt(share) * float(np.median(distances)) if len(distances) else 1.0
 
 
 def check_cells(summary: ColumnSummary, names: Any, missing: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from ..linalg import Array, eps, fix_signs, host_sample, map_row_blocks, namespa
 from ..operators import Operator
 from ..operators.block_ops import row_norms
 from ..operators.row_blocks import RowBlocked
+from .sample import share_and_most
 from .scale import (
     bulk,
     centered_at,
@@ -240,6 +242,21 @@ class RobustComponents:
     center: np.ndarray
     residual_variance: float
     score_distances: Array
+
+    def too_few(self, wanted: Any, rows: int, d: int) -> int:
+        """Return how many more components hold the share ``wanted`` at least.
+
+        It is 0 for a number of them, and for "outliers", which is no promise of a share.
+        """
+        if wanted is None or isinstance(wanted, Integral) or wanted == "outliers":
+            return 0
+        share, most = share_and_most(wanted, min(rows, d), rows)
+        held, s = float(self.variances.sum()), len(self.variances)
+        missing = share * (1 - 1e-12) * (held + self.residual_variance) - held
+        last = float(self.variances[-1])
+        if missing <= 0 or s >= most or not last > 0:
+            return 0
+        return min(math.ceil(missing / last), most - s)  # the next ones are no larger than the last
 
 
 def robust_components(rows: RowDistances, q: float, fixed: bool) -> RobustComponents:

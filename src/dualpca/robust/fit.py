@@ -101,12 +101,15 @@ def fit_robust(
     weights: Array | None = None,
     between: Callable[[np.ndarray], np.ndarray] | None = None,
     check_spectrum: Callable[[np.ndarray, int], None] | None = None,
+    least: int = 1,
 ) -> RobustFit:
     """Minimise ``sum_i m_i rho(||(I - W W^T)(x_i - c)||)`` over W and c, then refit the good rows.
 
     The rows of X are explicit, or in feature space, where c and W are ``Gamma^T a`` and ``Gamma^T A``,
-    the functions of :func:`take_kernel_sample` are needed, and weights may be 0.
+    the functions of :func:`take_kernel_sample` are needed, and weights may be 0. Where the components
+    hold less of the variance than ``n_components`` asks for, the fit is repeated with more, ``least``.
     """
+    state = rng.bit_generator.state
     with phase("start"):
         # A generator of its own: starts do not depend on how the sample was drawn.
         start_rng = np.random.default_rng(int(rng.integers(2**31)))
@@ -115,7 +118,7 @@ def fit_robust(
             sample = take_sample(*data)
         else:
             sample = take_kernel_sample(*data, between, check_spectrum)
-        s = number_of_components(options.n_components, sample)
+        s = max(number_of_components(options.n_components, sample), least)
         if check_spectrum is not None and sample.spectrum is not None:
             check_spectrum(sample.spectrum, s)
         solver = _solver(options.solver, s, X)
@@ -146,6 +149,10 @@ def fit_robust(
         )
         rows = candidate if candidate is not None and refitted else rows
     components = robust_components(rows, options.quantile, not joint)
+    more = components.too_few(options.n_components, *sample.rows.shape)
+    if more:
+        rng.bit_generator.state = state
+        return fit_robust(X, options, rng, weights, between, check_spectrum, s + more)
     by_row = by_row if X.is_distributed else to_numpy(by_row).astype(float)
     by_row = by_row if weights is None else by_row * (weights > 0)
     by_row = by_row / max(largest(by_row), 1e-300)

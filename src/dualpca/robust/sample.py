@@ -181,8 +181,13 @@ def components_for(variances: np.ndarray, share: float | str, limit: int, rows: 
     total = float(variances.sum())
     if not total > 0:
         return 1
-    part, most = (share, limit) if not isinstance(share, str) else (SHARE, MOST)
-    if share == "outliers":
-        part, most = OUTLIER_SHARE, min(rows // ROWS_EACH, limit - 1)
-    enough = int(np.searchsorted(np.cumsum(variances) / total, float(part) * (1 - 1e-12))) + 1
+    part, most = share_and_most(share, limit, rows)
+    enough = int(np.searchsorted(np.cumsum(variances) / total, part * (1 - 1e-12))) + 1
     return max(min(enough, limit, most), 1)
+
+
+def share_and_most(share: float | str, limit: int, rows: int) -> tuple[float, int]:
+    """Return the share of the variance that components are to hold, and the most of them."""
+    if share == "outliers":
+        return OUTLIER_SHARE, min(rows // ROWS_EACH, limit - 1)
+    return (SHARE, min(MOST, limit)) if isinstance(share, str) else (float(share), limit)

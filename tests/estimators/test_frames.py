@@ -1,0 +1,193 @@
+"""Data frames about models, scores for a grid search, and errors that say what to do."""
+
+import builtins
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+from scipy.stats import multivariate_normal
+from sklearn.datasets import load_digits, load_wine
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+from dualpca import PCA, KernelPCA, Preprocessor, RobustKernelPCA, RobustPCA, SparsePCA, save
+from dualpca.frames import in_words, loadings, number, outlier_report, summary
+from dualpca.inspect import Reason
+
+
+def wine():
+    X = load_wine(as_frame=True).data
+    X.loc[7, "ash"] = 40
+    X.loc[20, ["hue", "proline"]] = 9, 56_000
+    X.index = [f"bottle {i}" for i in range(len(X))]
+    return X
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return make_pipeline(Preprocessor("robust"), RobustPCA(5, random_state=0)).fit(wine())
+
+
+def test_frames_of_a_pipeline(fitted):
+    table = loadings(fitted)
+    assert list(table.index) == list(wine().columns)
+    assert list(table.columns) == ["PC1", "PC2", "PC3", "PC4", "PC5"]
+    assert_allclose(table.to_numpy(), fitted[-1].components_.T)
+    pd.testing.assert_frame_equal(
+        fitted[-1].loadings().reset_index(drop=True), table.reset_index(drop=True)
+    )
+    shares = summary(fitted)
+    assert_allclose(shares["variance"], fitted[-1].explained_variance_)
+    assert_allclose(shares["cumulative"], np.cumsum(fitted[-1].explained_variance_ratio_))
+
+
+def test_outlier_report(fitted):
+    X = wine()
+    table = outlier_report(fitted, X)
+    model, Z = fitted[-1], fitted[0].transform(X)
+    assert set(table.index) == set(X.index[model.outliers_])
+    assert (np.diff(model.score_samples(Z)[[X.index.get_loc(i) for i in table.index]]) >= 0).all()
+    assert list(table.index[:2]) == ["bottle 20", "bottle 7"]
+    assert list(table["variable"][:2]) == ["proline", "ash"]
+    assert table.loc["bottle 7", "value"] == 40
+    assert 1.5 < table.loc["bottle 7", "expected"] < 3.5
+    assert "hue 9 instead of" in table.loc["bottle 20", "words"]
+    kinds = pd.Series(model.row_kinds_, X.index)
+    assert (table["kind"] == kinds[table.index]).all()
+    plain = outlier_report(RobustPCA(5, random_state=0).fit(Z), np.asarray(Z))
+    assert list(plain.index) == [X.index.get_loc(i) for i in table.index]
+    assert outlier_report(fitted, X[~model.outliers_]).empty
+    rows = (
+        RobustKernelPCA(3, gamma=0.05, random_state=0, flag="orthogonal").fit(Z).outlier_report(Z)
+    )
+    assert list(rows.columns) == ["score_distance", "orthogonal_distance", "kind"]
+
+
+def test_without_pandas(fitted, monkeypatch):
+    imported = builtins.__import__
+
+    def refuse(name, *args, **kwargs):
+        if name == "pandas":
+            raise ImportError(name)
+        return imported(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    assert summary(fitted)["name"] == ["PC1", "PC2", "PC3", "PC4", "PC5"]
+
+
+def test_what_cannot_be_told():
+    X = load_digits().data[:80]
+    with pytest.raises(ValueError, match="KernelPCA, whose components lie in the feature space"):
+        KernelPCA(2).fit(X).loadings()
+    with pytest.raises(ValueError, match="PCA, which flags no rows; use RobustPCA"):
+        outlier_report(PCA(2).fit(X), X)
+
+
+def test_words():
+    reasons = [Reason(0, 1.14e6, 72.349, 0.5), Reason(1, np.nan, 1.0, 0.4), Reason(0, 1, 2, 0.004)]
+    assert in_words(reasons, ["weight", "height"]) == (
+        "weight 1,140,000 instead of 72.35 (50%); height missing (40%)"
+    )
+    assert [number(x) for x in (0.5, 1234.5, 123456789.0, -1e20, 1e-9)] == [
+        "0.5", "1,234.5", "123,456,789", "-1e+20", "1e-09",
+    ]  # fmt: skip
+
+
+def test_report_and_save(fitted, tmp_path):
+    assert fitted[-1].report(tmp_path / "wine.html").stat().st_size > 1e5
+    for model in (PCA(2), make_pipeline(Preprocessor(), PCA(2))):
+        with pytest.raises(NotFittedError):
+            save(model, tmp_path / "model.dualpca")
+    assert not (tmp_path / "model.dualpca").exists()
+
+
+# scores of models
+
+
+@pytest.mark.filterwarnings("ignore:two starts")
+def test_scores_for_a_grid_search():
+    X = load_digits().data[:300]
+    grids = [
+        (SparsePCA(3), {"n_nonzero": [4, 30]}, {"n_nonzero": 30}),
+        (KernelPCA(kernel="rbf", gamma=1e-3), {"n_components": [2, 6]}, {"n_components": 6}),
+        (
+            RobustPCA(random_state=0, flag="orthogonal"),
+            {"n_components": [1, 8]},
+            {"n_components": 8},
+        ),
+    ]
+    for model, grid, best in grids:
+        assert GridSearchCV(model, grid, cv=3).fit(X).best_params_ == best
+
+
+def test_shares_of_the_variance_of_the_training_rows():
+    X = load_digits().data[:200]
+    for kernel in ("linear", "rbf"):
+        model = KernelPCA(5, kernel=kernel, gamma=1e-3, tol=1e-10).fit(X)
+        assert model.score(X) == pytest.approx(model.explained_variance_ratio_.sum(), rel=1e-9)
+    for approximation in ("nystroem", "rff"):
+        few = KernelPCA(
+            5,
+            kernel="rbf",
+            gamma=1e-3,
+            approximation=approximation,
+            n_landmarks=200,
+            random_state=0,
+            tol=1e-8,
+        ).fit(X)
+        assert few.score(X) == pytest.approx(few.explained_variance_ratio_.sum(), rel=1e-6)
+    sparse = SparsePCA(4, n_nonzero=10, random_state=0).fit(X)
+    back = sparse.inverse_transform(sparse.transform(X))
+    lost = ((X - back) ** 2).sum() / ((X - X.mean(axis=0)) ** 2).sum()
+    assert sparse.score(X) == pytest.approx(1 - lost)
+    assert not hasattr(KernelPCA(2, kernel="precomputed").fit(X @ X.T), "score")
+
+
+def test_bad_rows_do_not_move_the_score_of_robust_pca():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 3)) @ rng.standard_normal((3, 8)) + 0.3 * rng.standard_normal(
+        (300, 8)
+    )
+    model = RobustPCA(3, random_state=0).fit(X)
+    law = multivariate_normal(model.mean_, model.get_covariance())
+    assert model.score(X) == pytest.approx(np.median(law.logpdf(X)), rel=1e-8)
+    wild = X.copy()
+    wild[:60] = 1e6
+    assert model.score(wild) > model.score(X) - 1.5
+
+
+# units, and errors
+
+
+@pytest.mark.parametrize("Model", [PCA, RobustPCA, SparsePCA])
+def test_a_column_in_large_units_is_told(Model):
+    X = np.random.default_rng(0).standard_normal((200, 4))
+    X[:, 2] *= 1000
+    with pytest.warns(UserWarning, match=r"column 2 holds 100.0% of the variance.*Preprocessor"):
+        Model(2, random_state=0).fit(X)
+    with pytest.warns(UserWarning, match=r"column 'c' holds"):
+        Model(2, random_state=0).fit_transform(pd.DataFrame(X, columns=list("abcd")))
+    make_pipeline(Preprocessor("robust"), Model(2, random_state=0)).fit(X)
+    Model(1, random_state=0).fit(X[:, [2]])
+
+
+def test_names_of_scikit_learn():
+    with pytest.raises(TypeError, match="PCA has no svd_solver=; here it is solver="):
+        PCA(2, svd_solver="full")
+    with pytest.raises(TypeError, match="KernelPCA has no eigen_solver=; here it is solver="):
+        KernelPCA(2, eigen_solver="dense")
+    with pytest.raises(TypeError, match="copy=; here it is not needed"):
+        PCA(2, copy=False)
+
+
+def test_errors_name_the_columns_and_the_remedy():
+    X = pd.DataFrame({"a": [1.0, 2, 3], "city": ["x", "y", "z"], "b": [2.0, 1, 4]})
+    with pytest.raises(ValueError, match=r"X holds text; .*: city$"):
+        PCA(1).fit(X)
+    X["city"] = pd.to_datetime(["2020-01-01", "2020-01-02", "2020-01-03"])
+    with pytest.raises(ValueError, match="in column 'city'"):
+        PCA(1).fit(X)
+    with pytest.raises(ValueError, match=r"contains NaN.\nPut an imputer.*Preprocessor"):
+        RobustPCA(1).fit([[1.0, np.nan], [2.0, 1.0], [0.0, 3.0]])
