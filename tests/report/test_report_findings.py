@@ -14,6 +14,7 @@ from dualpca import PCA, KernelPCA, Preprocessor, RobustKernelPCA, RobustPCA, Sp
 from dualpca.report import report
 from dualpca.report._html import column, number, table
 from dualpca.report._pictures import BLUE, ORANGE
+from dualpca.report._words import reasons
 
 pytest.importorskip("plotly")
 
@@ -103,6 +104,18 @@ def test_reasons_that_are_spread_say_so():
     assert (
         "smaller shares of many others" in text(page, "summary").split("row 1 ")[1].split("row ")[0]
     )
+
+
+def test_expected_values_are_told_without_rounding():
+    details = [(0, 16.0, -1.8e-15, 0.5), (1, 85_500.0, 602.1234, 0.3), (2, 0.0012, 0.0011, 0.2)]
+    assert reasons(details, "abc") == [
+        "a is 16, above the expected 0 (50\u00a0%)",
+        "b is 85,500, above the expected 602.1 (30\u00a0%)",
+        "c is 0.0012, above the expected 0.0011 (20\u00a0%)",
+    ]
+    assert reasons([(0, 1.0, 1.0, 1.0)], "a") == ["a is 1 (100\u00a0%)"]
+    assert reasons([(0, np.nan, 2.0, 1.0)], "a") == ["a is missing (100\u00a0%)"]
+    assert reasons([(0, 1.0, None, None)], "a") == []
 
 
 # the kinds of rows

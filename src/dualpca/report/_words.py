@@ -59,7 +59,7 @@ def reasons(details: Sequence[Detail], names: Sequence[str]) -> list[str]:
     texts = []
     for j, value, expected, share in told:
         words = f"{names[j]} is {number(value)}"
-        if expected is not None and math.isfinite(value) and math.isfinite(expected):
+        if expected is not None and value != expected and math.isfinite(value - expected):
             side = "above" if value > expected else "below"
             words += f", {side} the expected {number(_beside(expected, value))}"
         texts.append(f"{words} ({100 * (share or 0.0):.0f}\u00a0%)")
@@ -70,5 +70,5 @@ def reasons(details: Sequence[Detail], names: Sequence[str]) -> list[str]:
 
 def _beside(expected: float, value: float) -> float:
     """Return an expected value without digits that are small beside its difference from the value."""
-    difference = abs(value - expected)
-    return round(expected, max(3 - math.floor(math.log10(difference)), 1)) if difference else value
+    digits = 3 - math.floor(math.log10(abs(value - expected)))
+    return round(expected, max(digits, 1)) + 0.0  # no -0
