@@ -5,6 +5,8 @@ import sys
 
 # Before SciPy is imported anywhere: scikit-learn's array-API checks are skipped without it.
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
+# Figures are drawn in memory, whatever screen there is.
+os.environ["MPLBACKEND"] = "agg"
 
 import pytest
 

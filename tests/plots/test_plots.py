@@ -35,6 +35,7 @@ from dualpca.plots import (
 
 pytest.importorskip("matplotlib")
 
+from matplotlib import pyplot, rcParams
 from matplotlib.colors import same_color
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -87,12 +88,10 @@ def flat():
 
 
 @pytest.fixture(autouse=True)
-def no_pyplot_state():
-    from matplotlib import pyplot, rcParams
-
+def closed_figures():
     before = dict(rcParams)
     yield
-    assert pyplot.get_fignums() == []
+    pyplot.close("all")
     assert dict(rcParams) == before
 
 
@@ -405,7 +404,7 @@ def test_plots_and_matplotlib_are_imported_on_demand():
     code = (
         "import sys, dualpca; assert 'dualpca.plots' not in sys.modules; import dualpca.plots; "
         "assert not any(name.split('.')[0] == 'matplotlib' for name in sys.modules); "
-        "dualpca.plots.ScreeDisplay([0.7, 0.3]).plot(); assert 'matplotlib.pyplot' not in sys.modules"
+        "dualpca.plots.ScreeDisplay([0.7, 0.3]); assert 'matplotlib' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -921,8 +920,11 @@ def test_axes_are_used_or_made(model, draw):
     assert display.figure_ is second.figure
     assert not first.has_data()
     assert second.has_data()
+    assert pyplot.get_fignums() == []
     assert display.plot() is display
     assert display.figure_ is not second.figure
+    assert pyplot.get_fignums() == [display.figure_.number]  # so that notebooks show it
+    assert pyplot.gcf() is display.figure_
     display.figure_.draw_without_rendering()
 
 

@@ -32,8 +32,8 @@ from dualpca import (
 from dualpca.inspect import FittedModel
 from dualpca.operators import Kernel
 from dualpca.report import report, write_report
-from dualpca.report._html import png
-from dualpca.report._sections import is_far
+from dualpca.report._pictures import png
+from dualpca.report._row_sections import is_far
 
 pytest.importorskip("plotly")
 
@@ -92,14 +92,15 @@ def numbers_of(page):
     found = json.loads(Page(page).one("data")["text"])
     figures = found["figures"]
     bars = figures["scree-plot"][0]["data"]
+    found["further"] = bars.pop()["y"] if len(bars) % 2 else None
     found["scree"] = [
         {"name": bar["name"], "share": bar["y"], "cumulative": line["y"]}
         for bar, line in zip(bars[::2], bars[1::2], strict=True)
     ]
     if "map-plot" in figures:
-        lines = {"limits": {}, "cutoffs": {}}
+        lines = {"limits": {}, "dividers": {}}
         for shape in figures["map-plot"][0]["layout"]["shapes"]:
-            kind = "cutoffs" if shape["line"].get("dash") else "limits"
+            kind = "dividers" if shape["line"].get("dash") else "limits"
             up = shape.get("yref") == "paper"
             lines[kind]["score" if up else "orthogonal"] = shape["x0" if up else "y0"]
         for curve in figures["map-plot"][0]["data"]:
@@ -224,10 +225,10 @@ def test_numbers_are_those_of_the_model(name):
         Z = model[0].transform(X) if isinstance(model, Pipeline) else X
         assert (np.array(found["rows"]["flagged"]) == (inner.predict(Z) == -1)).all()
         np.testing.assert_allclose(found["rows"]["distances"], inner.distances(Z), **close)
-        assert found["map"]["cutoffs"]["orthogonal"] == pytest.approx(
-            inner.orthogonal_cutoff_, 1e-5
-        )
-        assert found["map"]["cutoffs"]["score"] == pytest.approx(inner.score_cutoff_, 1e-5)
+        drawn = found["map"]["dividers"]
+        if inner.flags_by_ != "density":  # one line is both
+            drawn[inner.flags_by_] = found["map"]["limits"][inner.flags_by_]
+        assert [drawn["score"], drawn["orthogonal"]] == pytest.approx(inner.limits_, 1e-5)
     else:
         assert "map" not in found
     record = getattr(inner, "convergence_", None)
@@ -261,16 +262,18 @@ def test_without_rows_the_training_distances_are_shown():
 def test_rows_are_explained_by_their_contributions(name):
     model, found = fitted(name), numbers_of(page_of(name))
     Z, inner = (X, model) if name == "RobustPCA" else (model[0].transform(X), model[-1])
-    shares = np.abs(inner.contributions(Z))
+    shares = inner.contributions(Z)
     shares /= shares.sum(axis=1, keepdims=True)
-    back = model.inverse_transform(model.transform(X))
+    expected = inner.expected(Z)
+    if name == "scaled":
+        expected = model[0].inverse_transform(expected)
     for i, details in enumerate(found["rows"]["details"]):
         variables = [int(found["rows"]["variables"][j][1:]) for j, *_ in details]
         told = np.array([rest for _, *rest in details])
         assert told[:, 2].sum() == pytest.approx(1.0, abs=1e-4)  # eight of eight variables
         assert (np.diff(told[:, 2]) <= 0).all()
         np.testing.assert_allclose(told[:, 0], X[i, variables], rtol=1e-5)
-        np.testing.assert_allclose(told[:, 1], back[i, variables], rtol=1e-5, atol=1e-9)
+        np.testing.assert_allclose(told[:, 1], expected[i, variables], rtol=1e-5, atol=1e-9)
         np.testing.assert_allclose(told[:, 2], shares[i, variables], rtol=1e-4, atol=1e-6)
 
 
@@ -392,7 +395,7 @@ def test_equal_rows_do_not_vary(n, given):
             "Most rows are equal" if model.__class__ is RobustPCA and not given else "do not vary"
         )
         assert both in found
-        assert "100.0 %" not in found
+        assert "100.0\u00a0%" not in found
     varied = A + 1e-9 * np.random.default_rng(0).standard_normal(A.shape)
     assert not FittedModel(PCA(2).fit(varied)).has_no_variance
 
@@ -402,7 +405,7 @@ def test_most_rows_equal_and_new_rows_equal():
     most = Page(report(RobustPCA(2, random_state=0).fit(A), A)).one("scree")["text"]
     assert "Most rows are equal" in most
     shares = PCA(2).fit(A).explained_variance_ratio_
-    assert f"{100 * shares.sum():.1f} % into the first 2" in most
+    assert f"{100 * shares.sum():.1f}\u00a0% into the first 2" in most
     new = Page(report(fitted("RobustPCA"), np.tile(X[30], (9, 1)))).one("scree")["text"]
     assert "The rows of this report do not vary" in new
     assert "plain" not in new
@@ -444,10 +447,8 @@ def test_axes_are_logarithmic_where_a_row_is_far_beyond_its_limit():
         model = fitted(name)
         kinds = FittedModel(model).limits
         edges = [
-            cutoff if limit is None else limit
-            for limit, cutoff in zip(
-                kinds.values(), (model.score_cutoff_, model.orthogonal_cutoff_), strict=True
-            )
+            line if limit is None else limit
+            for limit, line in zip(kinds.values(), model.limits_, strict=True)
         ]
         good = X[~model.outliers_]
         for factor in (1, 1e3):
@@ -458,10 +459,10 @@ def test_axes_are_logarithmic_where_a_row_is_far_beyond_its_limit():
             assert ticked(model, rows) == any(far)
         assert not ticked(model, good)
         assert ticked(model, rows)
-    cutoffs = {"score": 2.0, "orthogonal": 0.0}
+    lines = (2.0, 0.0)
     wild = np.array([[1.0, 5.0], [np.inf, 9.0]])
-    assert not is_far(wild, {"score": None, "orthogonal": 0.0}, cutoffs)
-    assert is_far(wild, {"score": 0.04, "orthogonal": None}, cutoffs)
+    assert not is_far(wild, {"score": None, "orthogonal": 0.0}, lines)
+    assert is_far(wild, {"score": 0.04, "orthogonal": None}, lines)
 
 
 def test_missing_cells_are_said_to_be_missing(tmp_path):
@@ -550,7 +551,7 @@ def test_summary_tells_parameters_notes_and_certificate():
     assert f"{model.n_passes_} passes over the data" in text
     assert "No second fit" in text
     assert Page(page).all("h1")[0]["text"] == "RobustPCA of a.csv"
-    shortfall = f"{fitted('PCA').variance_shortfall_:.4g}"
+    shortfall = f"{fitted('PCA').variance_shortfall_:.2g}"
     assert shortfall in Page(page_of("PCA")).one("summary")["text"]
 
 

@@ -424,3 +424,128 @@ def test_a_distance_of_0_keeps_its_place_on_logarithmic_axes(visit, tmp_path):
             assert at == distance or distance == 0 < at < least
         zeros += known.count(0)
     assert zeros > 0
+
+
+@pytest.mark.parametrize("width", [1400, 400])
+def test_the_navigation_stays_and_covers_no_heading(visit, files, width):
+    page = visit(files["plain"], viewport={"width": width, "height": 800}, reduced_motion="reduce")
+    links = page.locator("nav a")
+    assert links.count() == 7
+    for i in range(links.count()):
+        links.nth(i).click()
+        bar, link = page.locator("nav").bounding_box(), links.nth(i).get_attribute("href")
+        heading = page.locator(f"{link}-title").bounding_box()
+        assert bar["y"] >= -1
+        assert bar["y"] + bar["height"] <= heading["y"] + 1
+        assert heading["y"] + heading["height"] <= 800
+    assert page.evaluate("scrollY") > 0
+    assert bar["y"] == pytest.approx(0, abs=1)
+    assert bar["height"] < 60  # one line, which scrolls by itself on a phone
+
+
+def in_view(page):
+    """Which rows are within the axes of the scores."""
+    return page.evaluate(
+        """() => {
+          const { scores, rows } = JSON.parse(document.getElementById("data").textContent);
+          const { xaxis, yaxis } = document.getElementById("scores-plot")._fullLayout;
+          const inside = (value, { range }) => value >= range[0] && value <= range[1];
+          return rows.index.map((_, i) => inside(scores[0][i], xaxis) && inside(scores[1][i], yaxis));
+        }"""
+    )
+
+
+def test_axes_of_scores_follow_the_good_rows(visit, tmp_path):
+    X = contaminated()
+    X[:5] *= 1e3
+    model = RobustPCA(3, random_state=0).fit(X)
+    page = visit(write_report(tmp_path / "far.html", model, X))
+    seen, flagged = np.array(in_view(page)), model.outliers_
+    assert seen[~flagged].all()
+    assert not seen[:5].any()
+    outside = int((~seen).sum())
+    assert page.locator("#outside").inner_text() == f"{outside} flagged rows lie outside."
+    good = page.locator("#scores-plot .trace").first.locator(".point")
+    places = good.evaluate_all("(all) => all.map((e) => e.getBoundingClientRect().x)")
+    assert np.ptp(places) > 0.8 * page.locator("#scores-plot").bounding_box()["width"]
+    page.locator("#all-rows").check()
+    assert all(in_view(page))
+    assert page.locator("#outside").inner_text() == "All rows are in view."
+    page.locator("#all-rows").uncheck()
+    assert in_view(page) == seen.tolist()
+
+
+OVERLAPS = """(texts) => {
+  const boxes = texts.map((e) => e.getBoundingClientRect()), found = [];
+  boxes.forEach((a, i) => boxes.slice(0, i).forEach((b, j) => {
+    if (a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1) {
+      found.push([texts[i].textContent, texts[j].textContent]);
+    } }));
+  return found;
+}"""
+
+
+@pytest.mark.parametrize("width", [1400, 400])
+def test_labels_do_not_cover_each_other(visit, files, width):
+    page = visit(files["plain"], viewport={"width": width, "height": 800})
+    page.locator("#arrows").check()
+    names = page.locator("#scores-plot .annotation text")
+    assert names.filter(has_text="variable").count() >= 4
+    for log in (False, True):
+        page.locator("#log").set_checked(log)
+        for texts in (
+            names.filter(has_text="variable"),
+            *(
+                page.locator(f"#{plot} .{tick} text")
+                for plot in ("scree-plot", "scores-plot", "map-plot", "convergence-plot")
+                for tick in ("xtick", "ytick")
+            ),
+            page.locator("#loadings-plot .ytick text"),
+        ):
+            assert texts.count() >= 2
+            assert texts.evaluate_all(OVERLAPS) == []
+
+
+def test_variables_in_order_are_a_line(visit, tmp_path):
+    rng = np.random.default_rng(0)
+    at = np.linspace(0, 1, 80)
+    X = rng.gamma(2.0, size=(60, 2)) @ np.sin(np.pi * np.outer([1, 2], at))
+    X += 0.01 * rng.standard_normal(X.shape)
+    names = [str(400 + 5 * j) for j in range(80)]
+    model = PCA(2, random_state=0).fit(X)
+    page = visit(write_report(tmp_path / "line.html", model, X, feature_names=names))
+    assert page.locator("#loadings-plot .bars .point").count() == 0
+    drawn = "() => document.getElementById('loadings-plot').data.at(-1)"
+    for k in (0, 1):
+        page.locator("#loadings-component").select_option(str(k))
+        line = page.evaluate(drawn)
+        assert line["x"] == [float(name) for name in names]
+        np.testing.assert_allclose(line["y"], model.components_[k], atol=1e-5)
+
+
+def test_a_row_tells_value_expected_value_and_difference(page):
+    page.locator("button[data-row]").first.click()
+    head = page.locator("#row thead th").all_inner_texts()
+    assert head == ["Variable", "Value", "Expected", "Difference", "Share"]
+    cells = page.locator("#row tbody td")
+    assert set(cells.evaluate_all("(all) => all.map((e) => getComputedStyle(e).textAlign)")) == {
+        "right"
+    }
+    shares = []
+    for row in page.locator("#row tbody tr").all():
+        value, expected, difference, share = row.locator("td").all_inner_texts()
+        assert float(difference) == pytest.approx(float(value) - float(expected), abs=0.02)
+        assert difference.startswith(("+", "-"))
+        shares.append(float(share.removesuffix("%")))
+    assert shares == sorted(shares, reverse=True)
+    page.keyboard.press("Escape")
+
+
+def test_numbers_in_tables_are_at_the_right(page):
+    page.evaluate("document.querySelectorAll('details').forEach((e) => { e.open = true; })")
+    sides = page.locator("td.number").evaluate_all(
+        "(all) => all.map((e) => getComputedStyle(e).textAlign)"
+    )
+    assert len(sides) > 100
+    assert set(sides) == {"right"}
+    page.evaluate("document.querySelectorAll('details').forEach((e) => { e.open = false; })")

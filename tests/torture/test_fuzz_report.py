@@ -191,7 +191,7 @@ def test_no_name_runs_in_a_browser(fitted, tmp_path, record_property):
 
 def test_names_on_displays_are_no_formulas(fitted, record_property):
     pytest.importorskip("matplotlib")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib import pyplot
 
     from dualpca.plots import OutlierMapDisplay, ScoresDisplay
 
@@ -205,6 +205,7 @@ def test_names_on_displays_are_no_formulas(fitted, record_property):
             ScoresDisplay.from_estimator(model, X, labels=names),
             OutlierMapDisplay.from_estimator(model, X, row_names=names),
         ):
-            FigureCanvasAgg(display.figure_).draw()
+            display.figure_.canvas.draw()
+            pyplot.close(display.figure_)
     record_property("fuzz", "names on displays")
     record_property("executions", 2 * tried)

@@ -63,12 +63,12 @@ class Display:
         return fitted
 
     def _axes(self, ax: Any, layout: Any = "constrained") -> Axes:
-        """Return the axes given, or those of a new figure, and remember them."""
+        """Return the axes given, or those of a new figure of pyplot, and remember them."""
         check_axes(ax)
         if ax is None:
-            from matplotlib.figure import Figure
+            from matplotlib import pyplot
 
-            ax = Figure(layout=layout).subplots()
+            _, ax = pyplot.subplots(layout=layout)
         self.ax_, self.figure_ = ax, ax.figure
         return ax
 

@@ -15,9 +15,11 @@ from sklearn.utils import check_random_state
 from ..inspect import ESTIMATORS, FittedModel, check_count, check_image_shape
 from ..io.files import check_free, written
 from ._html import clean, embed, escape, script
+from ._row_sections import outliers, scores
 from ._rows import Data, collect, row_numbers
-from ._sections import convergence, loadings, outliers, reconstructions, scores, scree
-from ._summary import summary
+from ._scree import scree
+from ._sections import convergence, loadings, reconstructions
+from ._summary import summary, written_by
 
 __all__ = ["report", "write_report"]
 
@@ -37,9 +39,12 @@ def report(
 ) -> str:
     """Return a self-contained, interactive HTML page about a fitted model.
 
-    It shows a summary with the certificate, scree, scores, the outlier map with the variables behind
-    each row, loadings, reconstructions of pictures, and the convergence. Any browser opens it without
-    a network.
+    It begins with what was found, the worst rows and why, and what to do next. Then it shows scree,
+    scores, the outlier map with the variables behind each row, loadings, reconstructions of pictures,
+    and the convergence. Any browser opens it without a network.
+
+    The page names the date; the environment variable SOURCE_DATE_EPOCH, in seconds since 1970, sets it.
+    All else is the same for the same model and data.
 
     Parameters
     ----------
@@ -99,7 +104,7 @@ def report(
     rows = collect(fitted, data, row_names, labels, shape, max_points, rng)
     sections = {
         "summary": summary(fitted, data, rows, notes),
-        "scree": scree(fitted, data),
+        "scree": scree(fitted, data, rows),
         "scores": scores(fitted, rows),
         "outliers": outliers(fitted, rows),
         "loadings": loadings(fitted, shape),
@@ -125,6 +130,7 @@ def report(
             f'<h2 id="{name}-title">{titles[name]}</h2>{section.body}</section>'
             for name, section in sections.items()
         ),
+        written=escape(written_by()),
         data=embed(numbers),
         plotly=library,
         code=code,

@@ -6,6 +6,7 @@ Points of rows have the positions of their rows as ``customdata``; the page adds
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ HOVER = {"bgcolor": "--paper", "bordercolor": "--ink", "font": {"color": "--ink"
 LINES = dict.fromkeys(("gridcolor", "linecolor", "zerolinecolor"), "--line")
 #: A logarithmic axis; without a format plotly would show the tick of 30 as 3.
 LOGARITHMIC = {"type": "log", "tickformat": ".4~g"}
+#: The empty part of an axis beyond its last point or line, on each side.
+PADDING = 0.06
 AXIS = {"color": "--ink", "automargin": True, **LINES}
 
 
@@ -42,8 +45,31 @@ def _trace(kind: str, hover: str, extra: str = "", **options: Any) -> dict[str, 
     return {"type": kind, "hovertemplate": f"{hover}<extra>{extra}</extra>", **options}
 
 
-def scree(series: list[tuple[str, np.ndarray, np.ndarray]]) -> dict[str, Any]:
-    """Return bars of shares and lines of cumulative shares, for each (name, shares, cumulative)."""
+def padded(values: Any, log: bool = False) -> list[float] | None:
+    """Return the range of an axis that shows finite values clear of the frame; None if there are none."""
+    numbers = np.asarray([v for v in values if v is not None], dtype=float)
+    numbers = numbers[np.isfinite(numbers) & ((numbers > 0) | (not log))]
+    if len(numbers) == 0:
+        return None
+    low, high = np.log10([numbers.min(), numbers.max()]) if log else (numbers.min(), numbers.max())
+    room = PADDING * (high - low) or 0.5
+    return [rounded(low - room), rounded(high + room)]
+
+
+def log_axis(title: str, values: Any) -> dict[str, Any]:
+    """Return a logarithmic axis; ticks within few powers of ten would be 1 to 9, too close to read."""
+    limits = padded(values, log=True)
+    few = limits is not None and limits[1] - limits[0] < 2
+    return {"title": title, "range": limits, "nticks": 4 if few else 6, **LOGARITHMIC}
+
+
+def scree(
+    series: list[tuple[str, np.ndarray, np.ndarray]], more: np.ndarray | None = None
+) -> dict[str, Any]:
+    """Return bars of shares and lines of cumulative shares, for each (name, shares, cumulative).
+
+    ``more`` are the shares of components that were not fitted, in pale bars after the others.
+    """
     traces: list[dict[str, Any]] = []
     for second, (name, shares, cumulative) in enumerate(series):
         at, name = list(range(1, len(shares) + 1)), short(name)
@@ -51,11 +77,19 @@ def scree(series: list[tuple[str, np.ndarray, np.ndarray]]) -> dict[str, Any]:
         bars = {"color": colour, "pattern": {"shape": "/" if second else ""}}
         line = {"color": colour, "dash": "dash" if second else "solid"}
         alone = _trace("bar", "component %{x}: %{y:.1%}", name, y=rounded(shares), marker=bars)
+        alone["offsetgroup"] = str(second)
         together = _trace("scatter", "first %{x}: %{y:.1%}", name, y=rounded(cumulative), line=line)
         together |= {"mode": "lines+markers", "showlegend": False}
-        together["marker"] = {"symbol": "diamond" if second else "circle"}
+        together["marker"] = {"symbol": "diamond" if second else "circle", "color": colour}
         traces += [{**trace, "name": name, "x": at} for trace in (alone, together)]
-    ticks = {"dtick": 1} if len(series[0][1]) <= 15 else {}
+    n = len(series[0][1])
+    if more is not None:
+        places = list(range(n + 1, n + len(more) + 1))
+        pale = _trace("bar", "component %{x}: %{y:.1%}", "not fitted", x=places, y=rounded(more))
+        pale |= {"name": "not fitted", "marker": {"color": "--good"}, "opacity": 0.4}
+        traces.append({**pale, "offsetgroup": "0"})
+        n += len(more)
+    ticks = {"dtick": 1} if n <= 15 else {}
     shares_axis = {"title": "share of variance", "tickformat": ".0%", "range": [0, 1.05]}
     return figure(traces, {"title": "component", **ticks}, shares_axis, barmode="group")
 
@@ -103,36 +137,40 @@ def scores(rows: Rows) -> dict[str, Any]:
     return figure(traces, {"title": "component 1"}, {"title": "row"})
 
 
-def outlier_map(rows: Rows, limits: dict[str, Any], cutoffs: dict[str, Any], log: bool) -> Any:
-    """Return points by their two distances, dashed lines at cut-offs and solid ones at limits.
+def outlier_map(rows: Rows, limits: dict[str, Any], dividers: Sequence[float], log: bool) -> Any:
+    """Return points by their two distances, dashed lines between kinds of rows, and the limit of flags.
 
     A logarithmic axis has no 0: rows at 0 stand below all others and below the lines.
     """
     assert rows.distances is not None
     traces, shapes, axes = _by_flag(rows), [], []
     together = None not in limits.values()
-    solid = {"color": "--bad", "width": 1.5}
+    solid, dashed = ({"color": c, "width": 1.5} for c in ("--bad", "--soft"))
     for k, (kind, limit) in enumerate(limits.items()):
         distances = rows.distances[:, k].copy()
-        lines = [
-            (cutoffs[kind], {"color": "--soft", "dash": "dash", "width": 1.5}),
-            (None if together else limit, solid),
-        ]
+        lines = [(dividers[k], {**dashed, "dash": "dash"}), (None if together else limit, solid)]
+        if limit is not None and not together and np.isclose(limit, dividers[k]):
+            lines = lines[1:]
         x, y = "xy" if k == 0 else "yx"
         for at, style in lines:
             if at is not None and np.isfinite(at) and (at > 0 or not log):
                 along = {f"{y}0": 0, f"{y}1": 1, f"{y}ref": "paper", f"{x}0": at, f"{x}1": at}
                 shapes.append({"type": "line", "line": style, **along})
-        axis: dict[str, Any] = {"type": "linear", "rangemode": "tozero"}
         if log:
             sizes = [d for d in [*distances, *(at for at, _ in lines)] if d is not None and d > 0]
             distances[distances == 0] = min(sizes) / 2 if sizes else 1.0
-            axis = LOGARITHMIC
-        axes.append({"title": f"{kind} distance", **axis})
+        seen = [*distances[np.isfinite(distances)], *(at for at, _ in lines if at is not None)]
+        if together and limit < 2 * max(
+            seen
+        ):  # else the curve leaves the picture, as no row is near
+            seen.append(limit)
+        title = f"{kind} distance"
+        linear = {"title": title, "type": "linear", "range": padded([0.0, *seen])}
+        axes.append(log_axis(title, seen) if log else linear)
         for trace in traces:
             trace[x] = rounded(distances[trace["customdata"]])
     if together:
-        # A quarter of an ellipse, which meets the axes of a logarithmic picture out of sight.
+        # A quarter of an ellipse, which leaves a logarithmic picture at its edges.
         angle = np.linspace(1e-3, np.pi / 2 - 1e-3, 60)
         x, y = (limits["score"] * np.cos(angle), limits["orthogonal"] * np.sin(angle))
         curve = {"type": "scatter", "mode": "lines", "line": solid, "hoverinfo": "skip"}
@@ -146,28 +184,50 @@ def loadings(k: int, names: list[str], values: np.ndarray) -> dict[str, Any]:
     bars = _trace("bar", "%{text}: %{x:.4f}", x=rounded(values), y=at, text=texts)
     bars |= {"orientation": "h", "textposition": "none"}
     shapes = {"shape": ["/" if v < 0 else "" for v in values]}
-    bars["marker"] = {"color": ["--bad" if v < 0 else "--good" for v in values], "pattern": shapes}
+    colours = ["--negative" if v < 0 else "--positive" for v in values]
+    bars["marker"] = {"color": colours, "pattern": shapes}
     listed = {"autorange": "reversed", "tickvals": at, "ticktext": texts, "showgrid": False}
-    largest = ", ".join(f"{n} {number(float(v))}" for n, v in list(zip(names, values))[:3])  # noqa: B905
-    meta = f"The largest loadings on component {k + 1}: {largest}." if k else ""
+    listed["zeroline"] = False
     title = {"title": f"loading on component {k + 1}"}
-    return figure([bars], title, listed, showlegend=False, meta=meta)
+    return figure([bars], title, listed, showlegend=False, meta=_largest(k, names, values))
 
 
-def convergence(passes: np.ndarray, residual: np.ndarray, tol: float) -> dict[str, Any]:
-    """Return the residual by passes over the data, and a dashed line at ``tol``."""
-    steps = [f"{int(n)} pass{'' if n == 1 else 'es'}" for n in passes]
-    line = _trace("scatter", "%{text}: residual %{y:.3g}", x=rounded(passes), y=rounded(residual))
-    line |= {
-        "name": "residual",
-        "text": steps,
-        "mode": "lines+markers",
-        "line": {"color": "--good"},
-    }
+def loadings_line(
+    k: int, at: np.ndarray, values: np.ndarray, names: list[str], top: tuple[list[str], np.ndarray]
+) -> dict[str, Any]:
+    """Return the loadings of component k on variables in order, and a sentence about the largest."""
+    line = _trace("scatter", "%{text}: %{y:.4f}", x=rounded(at), y=rounded(values), mode="lines")
+    line |= {"text": [short(name, 28) for name in names], "line": {"color": "--ink", "width": 1.5}}
+    sides = [
+        {
+            **{"type": "scatter", "mode": "none", "fill": "tozeroy", "fillcolor": colour},
+            **{"x": line["x"], "y": rounded(side), "hoverinfo": "skip"},
+        }
+        for colour, side in (
+            ("--positive", np.maximum(values, 0.0)),
+            ("--negative", np.minimum(values, 0.0)),
+        )
+    ]
+    axes = {"title": "variable", "range": padded(at)}, {"title": f"loading on component {k + 1}"}
+    return figure([*sides, line], *axes, showlegend=False, meta=_largest(k, *top))
+
+
+def _largest(k: int, names: list[str], values: np.ndarray) -> str:
+    """Return a sentence about the loadings of a component; that of the first stands on the page."""
+    pairs = zip(names[:3], values[:3], strict=True)
+    largest = ", ".join(f"{name} {number(float(v))}" for name, v in pairs)
+    return f"The largest loadings on component {k + 1}: {largest}." if k else ""
+
+
+def convergence(count: np.ndarray, residual: np.ndarray, tol: float, unit: str) -> dict[str, Any]:
+    """Return the residual by passes or steps, and a dashed line at ``tol``."""
+    line = _trace("scatter", f"{unit}: %{{x}}<br>residual: %{{y:.3g}}", x=rounded(count))
+    line |= {"y": rounded(residual), "name": "residual", "mode": "lines+markers"}
+    line |= {"line": {"color": "--good"}, "marker": {"color": "--good"}}
     goal = {
         **{"type": "scatter", "mode": "lines", "name": "tol", "hoverinfo": "skip"},
-        **{"x": [0, float(passes[-1])], "y": [rounded(tol)] * 2},
+        **{"x": [0, float(count[-1])], "y": [rounded(tol)] * 2},
         "line": {"color": "--bad", "dash": "dash"},
     }
-    axis = {"title": "passes over the data", "rangemode": "tozero"}
-    return figure([line, goal], axis, {"title": "residual", **LOGARITHMIC})
+    axis = {"title": unit, "range": padded([0.0, *count])}
+    return figure([line, goal], axis, log_axis("residual", [tol, *residual]))

@@ -1,4 +1,4 @@
-"""Text, numbers, tables and pictures as HTML; names from data stay text everywhere."""
+"""Text, numbers, tables and figures as HTML; names from data stay text everywhere."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import html
 import json
 import math
 import re
-import struct
-import zlib
 from collections.abc import Iterable, Sequence
 from numbers import Integral
 from typing import Any
@@ -19,11 +17,8 @@ import numpy as np
 #: Controls, half characters and marks that reverse the direction of text.
 _UNPRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 
-#: Numbers in tables, which stay on one line.
-_NUMBER = re.compile(r"<td>(?=[-+]?[\d.,]+(e[-+]?\d+)?( %)?</td>)")
-
-#: Negative and positive ends of differences and loadings; white lies between them.
-BLUE, ORANGE = np.array([0, 84, 150.0]), np.array([190, 74, 0.0])
+#: What stands for a number in a table: such cells stay on one line, at its right end.
+_NUMBER = re.compile(r"[-+]?[\d.,]+(e[-+]?\d+)?(\u00a0%)?|missing|beyond range|")
 
 #: In JSON within a script element these might end it, or begin a comment.
 _IN_SCRIPT = {ord(c): f"\\u{ord(c):04x}" for c in "<>&"}
@@ -46,17 +41,31 @@ def short(text: Any, length: int = 48) -> str:
 
 
 def number(value: Any) -> str:
-    """Return a count in full, a measurement with four digits."""
+    """Return a count in full, a measurement with four digits or up to the unit, with separators."""
     if isinstance(value, Integral):
         return f"{int(value):,}"
     if value is None or math.isnan(value):
         return "missing"
-    return f"{value:.4g}" if math.isfinite(value) else "beyond range"
+    if not math.isfinite(value):
+        return "beyond range"
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
+
+
+def column(values: Iterable[float]) -> list[str]:
+    """Return numbers with as many decimals each, so that the one in the middle has three digits."""
+    values = list(values)
+    sizes = sorted(abs(v) for v in values if v and math.isfinite(v))
+    middle = sizes[len(sizes) // 2] if sizes else 1.0
+    decimals = max(2 - math.floor(math.log10(middle)), 0)
+    if decimals > 6:
+        return [number(v) for v in values]
+    small = 0.5 * 10.0**-decimals
+    return [f"{v:,.{decimals}f}" if v == 0 or small <= abs(v) < 1e9 else number(v) for v in values]
 
 
 def percent(share: float) -> str:
     """Return a share with one decimal."""
-    return f"{100 * share:.1f} %"
+    return f"{100 * share:.1f}\u00a0%"
 
 
 def joined(words: Sequence[str]) -> str:
@@ -87,17 +96,27 @@ def script(text: str) -> tuple[str, str]:
 
 def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table that scrolls by itself if it is too wide; cells are HTML already."""
-    first = "".join(f'<th scope="col">{cell}</th>' for cell in head)
-    body = "".join(
-        f'<tr><th scope="row">{name}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
-        for name, *cells in rows
+    body = [list(row) for row in rows]
+    first = "".join(
+        f'<th scope="col"{_kind(*(row[j] for row in body)) if j else ""}>{cell}</th>'
+        for j, cell in enumerate(head)
     )
-    body = _NUMBER.sub('<td class="number">', body)
+    lines = "".join(
+        f'<tr><th scope="row">{name}</th>'
+        + "".join(f"<td{_kind(cell)}>{cell}</td>" for cell in cells)
+        + "</tr>"
+        for name, *cells in body
+    )
     return (
         f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(caption)}"><table>'
         f"<caption>{escape(caption)}</caption><thead><tr>{first}</tr></thead>"
-        f"<tbody>{body}</tbody></table></div>"
+        f"<tbody>{lines}</tbody></table></div>"
     )
+
+
+def _kind(*cells: str) -> str:
+    """Return the class of cells that are all numbers."""
+    return ' class="number"' if all(map(_NUMBER.fullmatch, cells)) else ""
 
 
 def figure(name: str, finding: str, *, controls: str = "", hint: str = "", data: str = "") -> str:
@@ -120,43 +139,10 @@ def select(name: str, label: str, options: Sequence[str], chosen: int) -> str:
     return f'<label>{label} <select id="{name}">{items}</select></label>'
 
 
-def png(pixels: np.ndarray) -> str:
-    """Return an 8-bit picture, grey (h, w) or coloured (h, w, 3), as a data address."""
-    height, width = pixels.shape[:2]
-    rows = pixels.reshape(height, -1)
-    lines = np.hstack([np.zeros((height, 1), np.uint8), rows]).tobytes()
-
-    def chunk(kind: bytes, body: bytes) -> bytes:
-        check = struct.pack(">I", zlib.crc32(kind + body))
-        return struct.pack(">I", len(body)) + kind + body + check
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 0 if pixels.ndim == 2 else 2, 0, 0, 0)
-    image = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(lines, 9))
-    return "data:image/png;base64," + base64.b64encode(image + chunk(b"IEND", b"")).decode()
-
-
-def _grey(values: np.ndarray, low: float, high: float) -> str:
-    """Return a picture of values, ``low`` black and ``high`` white."""
-    scaled = (values - low) / ((high - low) or 1.0)
-    return png(np.rint(255 * np.clip(np.nan_to_num(scaled), 0, 1)).astype(np.uint8))
-
-
-def signed(values: np.ndarray) -> str:
-    """Return a picture of signed values: negative blue, positive orange, 0 white."""
-    if values.ndim == 3:  # the mean of three colours
-        values = values.mean(axis=2)
-    share = np.clip(np.nan_to_num(values / (np.nanmax(np.abs(values)) or 1.0)), -1, 1)[..., None]
-    colour = 255 + np.abs(share) * (np.where(share < 0, BLUE, ORANGE) - 255)
-    return png(np.rint(colour).astype(np.uint8))
-
-
-def row_pictures(row: np.ndarray, fit: np.ndarray | None, shape: tuple[int, ...]) -> list[str]:
-    """Return a row and, if there is a fit, its reconstruction on the same scale and the difference."""
-    both = row if fit is None else np.concatenate([row, fit])
-    finite = both[np.isfinite(both)]
-    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
-    greys = [_grey(A.reshape(shape), low, high) for A in (row, fit) if A is not None]
-    return greys if fit is None else [*greys, signed((row - fit).reshape(shape))]
+def switch(name: str, label: str, ticked: bool = False) -> str:
+    """Return a labelled checkbox."""
+    checked = " checked" if ticked else ""
+    return f'<label><input type="checkbox" id="{name}"{checked}> {label}</label>'
 
 
 def gallery(kind: str, items: list[tuple[list[tuple[str, str]], str]], words: str) -> str:

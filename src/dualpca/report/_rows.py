@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.utils import _safe_indexing
 
-from ..inspect import FittedModel, group_labels, sample_rows, take_rows
+from ..inspect import FittedModel, RowDistances, dense_cells, group_labels, sample_rows, take_rows
 from ..io.tables.table import counted
 from ..linalg import to_numpy
 from ..operators import as_operator, is_streamed
 from ..operators.row_blocks import RowBlocked
-from ._html import clean, number, rounded, row_pictures, short
+from ._html import clean, number, rounded, short
+from ._pictures import row_pictures
 
 #: The most entries of dense rows in memory at a time: of the rows drawn, and of those explained.
 ENTRIES, CHUNK = 2**25, 2**21
 
 #: The most variables that explain a row, components in menus, and pixels of all pictures of rows.
 TOP, MENU, PIXELS = 8, 20, 2**18
+
+#: The kinds of rows, as ``row_kinds_`` has them.
+KINDS = ("regular", "good leverage", "orthogonal outlier", "bad leverage")
+
+#: What the shares of variables are of.
+RESIDUAL = "The variables that add most to its squared distance from the subspace"
+FLAGGING = "The variables that add most to the squared distance by which rows are flagged"
+
+#: A variable, its value, the value that the model expects, and its share of the squared distance of the
+#: row; the last two are None if unknown.
+Detail = tuple[int, float, float | None, float | None]
 
 
 class Data:
@@ -53,8 +65,8 @@ class Rows:
     """The rows drawn: ``index`` holds their positions among the ``total``, all else is in this order.
 
     Unless they are ``named``, their names are "row 1", "row 2" and so on. ``farthest`` holds the
-    positions among them of flagged rows, by decreasing distance. A detail is (variable, value, fitted
-    value, share of the squared distance), the last two None if unknown.
+    positions among them of flagged rows, by decreasing distance. ``kind_counts`` holds the number of
+    rows of each kind among the ``total``, and how many of them are flagged.
     """
 
     total: int
@@ -66,8 +78,11 @@ class Rows:
     flagged: np.ndarray | None = None
     n_flagged: int = 0
     farthest: np.ndarray | None = None
+    kinds: list[str] | None = None
+    kind_counts: dict[str, tuple[int, int]] = field(default_factory=dict)
     scores: np.ndarray | None = None
-    details: list[list[tuple[int, float, float | None, float | None]]] | None = None
+    details: list[list[Detail]] | None = None
+    measure: str = RESIDUAL
     pictures: dict[int, list[str]] | None = None
 
     def called(self, i: int) -> str:
@@ -126,9 +141,27 @@ def collect(
         rows.distances = np.column_stack(measured[:2]).astype(float)[index]
         rows.flagged, rows.n_flagged = measured.flagged[index], int(measured.flagged.sum())
         rows.farthest = order[rows.flagged[order]]
+        kinds = _kinds(fitted.estimator, measured)
+        rows.kinds = kinds[index].tolist()
+        for kind in KINDS:
+            of_it = kinds == kind
+            rows.kind_counts[kind] = int(of_it.sum()), int((of_it & measured.flagged).sum())
     if data is not None:
         _explain(fitted, data, rows, shape)
     return rows
+
+
+def kind_limits(model: Any) -> tuple[float, float]:
+    """Return the two distances that divide rows into four kinds; old models have cut-offs only."""
+    return getattr(model, "limits_", (model.score_cutoff_, model.orthogonal_cutoff_))
+
+
+def _kinds(model: Any, measured: RowDistances) -> np.ndarray:
+    """Return what ``row_kinds_`` would be of these rows."""
+    of_these = copy.copy(model)
+    of_these.score_distances_, of_these.orthogonal_distances_ = measured[:2]
+    of_these.outliers_, of_these.limits_ = measured.flagged, kind_limits(model)
+    return of_these.row_kinds_
 
 
 def _texts(name: str, values: Any, total: int) -> list[str] | None:
@@ -150,6 +183,8 @@ def _explain(fitted: FittedModel, data: Data, rows: Rows, shape: tuple[int, ...]
     # Without directions outside the subspace, distances from it are rounding.
     full = fitted.is_linear and fitted.n_components == fitted.n_features
     measurable = not full and getattr(model, "flags_by_", "") != "score"
+    blamed = fitted.is_robust and fitted.is_linear
+    rows.measure = FLAGGING if blamed else RESIDUAL
     scores: list[np.ndarray] = []
     details: list[list[Any]] = []
     pictures: dict[int, list[str]] = {}
@@ -160,14 +195,18 @@ def _explain(fitted: FittedModel, data: Data, rows: Rows, shape: tuple[int, ...]
             warnings.filterwarnings("ignore", "X does not have valid feature names")
             Z = fitted.prepared(part)
             T = model.transform(Z)
-        scores.append(_host(T)[:, :MENU].astype(float))
+            cells = dense_cells(part) if data.is_frame else part
+            why = fitted.reasons(cells, TOP) if blamed else []
+        scores.append(dense_cells(T)[:, :MENU].astype(float))
         if fitted.is_precomputed:
             continue
-        values = _host(part)
+        values = dense_cells(part)
         back = model.inverse_transform(T) if fitted.is_invertible else None
         fits = None if back is None else fitted.original(back)
-        residuals = np.abs(_host(Z) - to_numpy(back)) if back is not None and measurable else None
-        details += _details(values, fits, residuals)
+        residuals = None
+        if back is not None and measurable:
+            residuals = np.abs(dense_cells(Z) - to_numpy(back))
+        details += why if blamed else _details(values, fits, residuals)
         for i, row in enumerate(values):
             if shape and start + i in pictured:
                 fit = None if fits is None else fits[i]
@@ -175,15 +214,6 @@ def _explain(fitted: FittedModel, data: Data, rows: Rows, shape: tuple[int, ...]
     rows.scores = np.concatenate(scores)
     if not fitted.is_precomputed:
         rows.details, rows.pictures = details, pictures
-
-
-def _host(rows: Any) -> np.ndarray:
-    """Return a few rows of any kind as a NumPy array with NaN for missing cells."""
-    if sp.issparse(rows):
-        return rows.toarray()
-    if hasattr(rows, "iloc"):
-        return rows.to_numpy(dtype=float, na_value=np.nan)
-    return rows.to_numpy() if hasattr(rows, "to_numpy") else to_numpy(rows)
 
 
 def _details(
@@ -212,6 +242,7 @@ def row_numbers(rows: Rows, variables: list[str]) -> dict[str, Any]:
     numbers |= {"named": rows.named, "label": rows.labels, "hover": _hover_texts(rows)}
     if rows.distances is not None and rows.flagged is not None:
         numbers |= {"distances": rounded(rows.distances.T), "flagged": rows.flagged.tolist()}
+        numbers["kind"] = rows.kinds
     if rows.details is not None:
         used = sorted({detail[0] for row in rows.details for detail in row})
         place = {j: i for i, j in enumerate(used)}
@@ -221,6 +252,7 @@ def row_numbers(rows: Rows, variables: list[str]) -> dict[str, Any]:
             for row in rows.details
         ]
         numbers["pictures"] = rows.pictures or None
+        numbers["measure"] = rows.measure
     return numbers
 
 
@@ -234,6 +266,7 @@ def _hover_texts(rows: Rows) -> list[str]:
         if rows.distances is not None and rows.flagged is not None:
             score, orthogonal = map(number, rows.distances[i])
             lines += [f"score distance: {score}", f"orthogonal distance: {orthogonal}"]
-            lines.append("flagged" if rows.flagged[i] else "not flagged")
+            kind = rows.kinds[i] if rows.kinds else ""
+            lines.append(f"{kind}, {'' if rows.flagged[i] else 'not '}flagged")
         texts.append("<br>".join(lines))
     return texts

@@ -1,16 +1,20 @@
-"""The summary of a report: the data, the model, and the accuracy of its numbers."""
+"""The summary of a report: the headline, the data and the model, and the accuracy of its numbers."""
 
 from __future__ import annotations
 
+import os
+import time
 from typing import Any
 
 import numpy as np
 
 from ..inspect import FittedModel
 from ..io.tables.table import counted
-from ._html import clean, escape, number, percent
+from ._headline import headline
+from ._html import clean, escape, percent
 from ._rows import Data, Rows
-from ._sections import Section, flagged_words
+from ._section import Section
+from ._words import FLAGS, flagged_words, passes
 
 #: The titles of notes that the command line keeps.
 TITLES = {
@@ -20,22 +24,27 @@ TITLES = {
     "dropped": "Left out",
 }
 
-#: How a robust model flags rows, by its ``flags_by_``.
-FLAGS = {
-    "orthogonal": "their distance from the subspace",
-    "score": "their distance within the subspace",
-    "density": "their density in the fitted model, from their distances from the subspace and within it",
+#: The parameters of kernels, by name.
+KERNELS = {
+    "rbf": ("gamma",),
+    "laplacian": ("gamma",),
+    "chi2": ("gamma",),
+    "sigmoid": ("gamma", "coef0"),
+    "poly": ("gamma", "degree", "coef0"),
+    "polynomial": ("gamma", "degree", "coef0"),
 }
 
 
 def summary(fitted: FittedModel, data: Data | None, rows: Rows | None, notes: Any) -> Section:
-    """Return data, estimator, parameters, notes and the certificate."""
+    """Return headline, data, estimator, parameters, notes and the accuracy."""
     width = counted(fitted.n_features, "variable")
     fit = width if fitted.n_samples is None else f"{counted(fitted.n_samples, 'row')}, {width}"
     facts = [("Fitted to", fit)]
     if data is not None and data.shape[0] != fitted.n_samples:
         facts.append(("Rows of this report", counted(data.shape[0], "row")))
     facts.append(("Estimator", f"{fitted.name}, {counted(fitted.n_components, 'component')}"))
+    if hasattr(fitted.estimator, "kernel"):
+        facts.append(("Kernel", _kernel(fitted.estimator)))
     changed = [f"{name}={in_words(v)}" for name, v in fitted.changed_parameters().items()]
     facts.append(("Parameters other than the defaults", ", ".join(changed) or "none"))
     before = fitted.preprocessor
@@ -51,32 +60,80 @@ def summary(fitted: FittedModel, data: Data | None, rows: Rows | None, notes: An
     for name, value in (notes or {}).items():
         if value is not None:
             facts.append((TITLES.get(name, str(name)), in_words(value)))
+    facts += [("Seed", _seed(fitted.estimator)), ("Written", written_by())]
     items = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts)
-    certificate = "".join(f"<li>{escape(line)}</li>" for line in _certificate(fitted))
-    return Section(f"<dl>{items}</dl><h3>Certificate</h3><ul>{certificate}</ul>")
+    accuracy = "".join(f"<li>{escape(line)}</li>" for line in _accuracy(fitted))
+    return Section(
+        f"{headline(fitted, rows)}<h3>The fit</h3><dl>{items}</dl>"
+        f"<h3>How sure the numbers are</h3><ul>{accuracy}</ul>"
+    )
 
 
-def _certificate(fitted: FittedModel) -> list[str]:
-    """Return what the model knows of its own accuracy."""
+def written_by() -> str:
+    """Return the date, which SOURCE_DATE_EPOCH may set, and the version of the package."""
+    from .. import __version__
+
+    given = os.environ.get("SOURCE_DATE_EPOCH")
+    try:
+        seconds = time.time() if given is None else int(given)
+    except ValueError:
+        raise ValueError(
+            f"SOURCE_DATE_EPOCH={given!r} is no number of seconds since 1970; give an integer, or "
+            "unset it"
+        ) from None
+    return f"{time.strftime('%Y-%m-%d', time.gmtime(seconds))} by dualpca {__version__}"
+
+
+def _seed(model: Any) -> str:
+    """Return the seed of the fit in words."""
+    seed = getattr(model, "random_state", None)
+    if seed is None:
+        return "none was given; another fit may differ within its accuracy"
+    known = isinstance(seed, int | np.integer)
+    return f"random_state={seed}" if known else "a generator, whose state is not kept"
+
+
+def _kernel(model: Any) -> str:
+    """Return the kernel with its parameters, and its approximation."""
+    name = model.kernel if isinstance(model.kernel, str) else "a function of two rows"
+    parts = [name]
+    for parameter in KERNELS.get(name, ()):
+        value = getattr(model, f"{parameter}_", getattr(model, parameter))
+        rule = getattr(model, parameter)
+        chosen = f" ({rule})" if isinstance(rule, str) else ""
+        parts.append(f"{parameter} = {in_words(value)}{chosen}")
+    if model.approximation == "nystroem":
+        parts.append(f"approximated by {model.n_landmarks:,} landmarks (nystroem)")
+    elif model.approximation is not None:
+        features = f"{model.n_random_features:,} random features"
+        parts.append(f"approximated by {features} ({model.approximation})")
+    return ", ".join(parts)
+
+
+def _accuracy(fitted: FittedModel) -> list[str]:
+    """Return what the model knows of its own accuracy, in plain words."""
     model = fitted.estimator
     residual, tol = float(model.residual_), float(model.tol)
-    reached = f"within tol={number(tol)}."
+    lines = [
+        f"The fit has converged: its relative residual is {residual:.2g}; {tol:g} (tol) was asked."
+    ]
     if residual > tol:
-        reached = f"above tol={number(tol)}: the fit stopped early; raise max_iter and fit again."
-    lines = [f"The relative residual is {number(residual)}, {reached}"]
-    if fitted.name == "SparsePCA":
         lines = [
-            f"The last step turned a component by {number(residual)}, {reached}",
-            "Sparse components are stationary points, not certified maxima.",
+            f"The fit stopped early: its relative residual is {residual:.2g}, above the {tol:g} (tol) "
+            "that was asked; raise max_iter and fit again."
         ]
+    if fitted.name == "SparsePCA":
+        lines.append(
+            "No step changes a component any more, but other starts may lead to components with more "
+            "variance: sparse components have no proof that they are the best."
+        )
     shortfall = getattr(model, "variance_shortfall_", None)
     if shortfall is not None:
         lines.append(
-            "The variance that these components capture falls short of the optimum by at most "
-            f"{number(float(shortfall))} of it."
+            "The variance that these components hold falls short of the most that as many can hold by at "
+            f"most {float(shortfall):.2g} of it: a bound that was computed, not an estimate."
         )
-    n = int(model.n_passes_)
-    lines.append(f"The fit took {n:,} pass{'' if n == 1 else 'es'} over the data.")
+    lines.append(f"The fit took {passes(int(model.n_passes_))}.")
     if hasattr(model, "solver_"):
         lines.append(f"Solver: {model.solver_}.")
     if fitted.is_robust:
@@ -98,5 +155,7 @@ def in_words(value: Any) -> str:
         return f"array of shape {tuple(shape)}"
     if isinstance(value, (list, tuple)) and all(isinstance(v, str) for v in value):
         value = ", ".join(value) or "none"
+    if isinstance(value, float):
+        return f"{value:.4g}"
     text = value if isinstance(value, str) else repr(value)
     return clean(text if len(text) <= 300 else text[:299] + "…")

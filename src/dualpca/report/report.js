@@ -6,8 +6,14 @@
   const coarse = matchMedia("(pointer: coarse)").matches;
   let printing = false;
 
-  const number = (value) =>
-    value === null || value === undefined ? "not finite" : String(Number(value.toPrecision(4)));
+  // As in the tables: four digits, or up to the unit, with separators.
+  function number(value) {
+    if (value === null || value === undefined) return "not finite";
+    if (Math.abs(value) >= 1000 && Math.abs(value) < 1e9) {
+      return value.toLocaleString("en-GB", { maximumFractionDigits: 0 });
+    }
+    return String(Number(value.toPrecision(4)));
+  }
   const chosen = (name, otherwise) => (byId(name) ? Number(byId(name).value) : otherwise);
   const ticked = (name) => Boolean(byId(name) && byId(name).checked);
   const most = (values) => values.reduce((a, b) => Math.max(a, Math.abs(b ?? 0)), 0) || 1;
@@ -37,13 +43,26 @@
     if (narrow) {
       Object.assign(layout.legend, { entrywidth: 0.48, entrywidthmode: "fraction" });
       layout.legend.font.size = 11;
-      if (name === "loadings-plot") layout.yaxis.ticktext = page.loadings.short[variant[name]()];
+      if (name === "loadings-plot" && page.loadings.short) {
+        layout.yaxis.ticktext = page.loadings.short[variant[name]()];
+      }
     }
     if (name === "scores-plot") placeScores(data, layout);
     place.dataset.first ??= place.getAttribute("aria-label");
     place.setAttribute("aria-label", layout.meta || place.dataset.first);
     Plotly.react(place, data, layout,
       { responsive: true, displayModeBar: false, typesetMath: false });
+    if (name === "scores-plot" && ticked("arrows")) {
+      Plotly.relayout(place, { annotations: arrows(chosen("scores-x", 0), chosen("scores-y", 1), place) });
+    }
+  }
+
+  // The axes follow the rows that are not flagged, unless the switch asks for all; null is all.
+  function range(k) {
+    if (!byId("all-rows") || ticked("all-rows")) return null;
+    const good = scores[k].filter((value, i) => value !== null && !rows.flagged[i]);
+    const low = Math.min(...good), high = Math.max(...good), room = 0.06 * (high - low) || 0.5;
+    return [low - room, high + room];
   }
 
   function placeScores(data, layout) {
@@ -59,19 +78,47 @@
       const n = scores[0].length;
       layout.meta = n + (n === 1 ? " row by " : " rows by ") + name(a) + (one ? "" : " and " + name(b)) + ".";
     }
-    if (ticked("arrows")) layout.annotations = arrows(a, b, layout);
+    const ranges = one ? [range(a), null] : [range(a), range(b)];
+    [layout.xaxis, layout.yaxis].forEach((axis, k) => { if (ranges[k]) axis.range = ranges[k]; });
+    if (byId("outside")) tellOutside(one ? [a] : [a, b], ranges);
   }
 
-  function arrows(a, b, layout) {
-    const { names, values } = page.loadings, length = (j) => Math.hypot(values[a][j], values[b][j]);
+  function tellOutside(shown, ranges) {
+    const outside = rows.index.filter((_, i) => shown.some((k, j) => {
+      const value = scores[k][i];
+      return ranges[j] && (value === null || value < ranges[j][0] || value > ranges[j][1]);
+    })).length;
+    byId("outside").textContent = !outside ? "All rows are in view."
+      : outside === 1 ? "1 flagged row lies outside." : outside + " flagged rows lie outside.";
+  }
+
+  // Arrows of the longest loadings with their names, each at the first place beside its tip where it
+  // covers no other name; one that finds none is left out, as the loadings below name it.
+  function arrows(a, b, place) {
+    const { names, values } = page.loadings, { xaxis, yaxis, font, paper_bgcolor: paper } = place._fullLayout;
+    const length = (j) => Math.hypot(values[a][j], values[b][j]);
     const order = names.map((_, j) => j).sort((i, j) => length(j) - length(i)).slice(0, 8);
-    const scale = (0.9 * Math.min(most(scores[a]), most(scores[b]))) / most(order.map(length));
-    return order.flatMap((j) => {
+    const reach = Math.min(...[xaxis, yaxis].map((axis) => Math.max(-axis.range[0], axis.range[1])));
+    const scale = (0.8 * reach) / most(order.map(length)), taken = [];
+    const free = (box) => box[0] > 0 && box[2] < xaxis._length && box[1] > 0 && box[3] < yaxis._length
+      && taken.every((o) => box[2] < o[0] || box[0] > o[2] || box[3] < o[1] || box[1] > o[3]);
+    return order.filter((j) => length(j) > 0).flatMap((j) => {
       const tip = { x: scale * values[a][j], y: scale * values[b][j] };
-      return [{ ...tip, ax: 0, ay: 0, xref: "x", yref: "y", axref: "x", ayref: "y", text: "",
-        showarrow: true, arrowhead: 2, arrowcolor: layout.font.color, arrowwidth: 1.5 },
-      { ...tip, showarrow: false, text: names[j], font: { color: layout.font.color },
-        bgcolor: layout.paper_bgcolor, opacity: 0.85, borderpad: 1, yshift: tip.y < 0 ? -12 : 12 }];
+      const wide = 4 + 7.5 * names[j].length, made = [{ ...tip, ax: 0, ay: 0, xref: "x", yref: "y",
+        axref: "x", ayref: "y", text: "", showarrow: true, arrowhead: 2, arrowcolor: font.color, arrowwidth: 1.5 }];
+      const side = tip.x < 0 ? -1 : 1, up = tip.y < 0 ? 1 : -1;
+      const shifts = [[0, up], [side, 0], [side, up], [-side, up], [0, -up], [0, 2.3 * up], [0, 3.6 * up]];
+      for (const [right, down] of shifts) {
+        const dx = right * (wide / 2 + 6), dy = 14 * down;
+        const x = xaxis.d2p(tip.x) + dx, y = yaxis.d2p(tip.y) + dy;
+        const box = [x - wide / 2, y - 9, x + wide / 2, y + 9];
+        if (!free(box)) continue;
+        taken.push(box);
+        made.push({ ...tip, showarrow: false, text: names[j], font: { color: font.color }, xshift: dx,
+          yshift: -dy, bgcolor: paper, opacity: 0.85, borderpad: 1 });
+        break;
+      }
+      return made;
     });
   }
 
@@ -85,12 +132,13 @@
     const made = element("table");
     made.append(element("caption", caption));
     const top = made.createTHead().insertRow();
-    head.forEach((cell) => top.append(element("th", cell, { scope: "col" })));
+    head.forEach((cell, k) =>
+      top.append(element("th", cell, { scope: "col", className: k ? "number" : "" })));
     const inner = made.createTBody();
     body.forEach((cells) => {
       const row = inner.insertRow();
-      cells.forEach((cell, k) =>
-        row.append(k ? element("td", cell) : element("th", cell, { scope: "row" })));
+      cells.forEach((cell, k) => row.append(k ? element("td", cell, { className: "number" })
+        : element("th", cell, { scope: "row" })));
     });
     const around = element("div", undefined, { className: "scroll", tabIndex: 0 });
     around.append(made);
@@ -105,7 +153,7 @@
     if (rows.distances) {
       add("Score distance", number(rows.distances[0][i]));
       add("Orthogonal distance", number(rows.distances[1][i]));
-      add("Flagged", rows.flagged[i] ? "yes" : "no");
+      add("Kind", rows.kind[i] + (rows.flagged[i] ? ", flagged" : ", not flagged"));
     }
     if (scores) {
       add("Scores", scores.slice(0, 5).map((all) => number(all[i])).join(", ")
@@ -125,12 +173,18 @@
   function explanation(i) {
     const details = rows.details[i], known = (k) => details.some((detail) => detail[k] !== null);
     const cell = (value) => (value === null ? "missing" : number(value));
-    const percent = (share) => (100 * (share ?? 0)).toFixed(1) + " %";
-    const head = ["Variable", "Value"].concat(known(2) ? ["Fitted"] : [], known(3) ? ["Share"] : []);
+    const percent = (share) => (100 * (share ?? 0)).toFixed(1) + "\u00a0%";
+    const difference = (value, fit) => (value === null || fit === null ? "missing"
+      : (value > fit ? "+" : "") + number(value - fit));
+    const head = ["Variable", "Value"].concat(known(2) ? ["Expected", "Difference"] : [],
+      known(3) ? ["Share"] : []);
+    // Without digits that are small beside the difference.
+    const beside = (value, fit) => (value === null || fit === null || value === fit ? fit
+      : Number(fit.toFixed(Math.min(Math.max(3 - Math.floor(Math.log10(Math.abs(value - fit))), 1), 99))));
     const body = details.map(([j, value, fit, share]) => [rows.variables[j], cell(value)].concat(
-      known(2) ? [cell(fit)] : [], known(3) ? [percent(share)] : []));
-    return table(known(3) ? "The variables that add most to its squared distance from the subspace"
-      : details.length === 1 ? "Its only variable" : "The first variables", head, body);
+      known(2) ? [cell(beside(value, fit)), difference(value, fit)] : [], known(3) ? [percent(share)] : []));
+    return table(known(3) ? rows.measure : details.length === 1 ? "Its only variable"
+      : "The first variables", head, body);
   }
 
   function open(i) {
@@ -139,7 +193,7 @@
     byId("row-title").textContent = name;
     body.replaceChildren(facts(i));
     if (rows.pictures) body.append(pictures(i, name));
-    if (rows.details) body.append(explanation(i));
+    if (rows.details && rows.details[i].length) body.append(explanation(i));
     byId("row").showModal();
     byId("row-title").focus();
   }
