@@ -1,12 +1,15 @@
 """Shared test set-up."""
 
 import os
+import signal
 import sys
 
 # Before SciPy is imported anywhere: scikit-learn's array-API checks are skipped without it.
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
 
 import pytest
+
+from tests.limits import HANGS
 
 pytest.register_assert_rewrite("function_laws")
 
@@ -25,6 +28,20 @@ def pytest_collection_modifyitems(items):
             item.add_marker(folder)
         if not CLUSTERS.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("cluster")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """A test that hangs fails, so that the tests themselves may wait for events without a limit."""
+    if not hasattr(signal, "SIGALRM") or item.config.getoption("usepdb"):
+        return (yield)
+    before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail(f"it hangs: {HANGS} s have gone"))
+    signal.setitimer(signal.ITIMER_REAL, HANGS, HANGS)
+    try:
+        return (yield)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture(scope="session")
