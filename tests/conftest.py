@@ -8,11 +8,19 @@ import sys
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.limits import HANGS
 
 pytest.register_assert_rewrite("function_laws")
 
+# How long an example takes is the machine's affair.
+settings.register_profile(
+    "dualpca",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("dualpca")
 
 #: Folders whose tests have a marker of the same name.
 MARKED_FOLDERS = {"experiments", "torture"}

@@ -285,10 +285,8 @@ def test_progress_and_a_table_on_a_terminal(folder):
 
 @pytest.mark.slow
 def test_progress_tells_passes_and_residuals(folder):
-    np.save(
-        "big.npy", np.random.default_rng(0).standard_normal((60_000, 40)) * 0.9 ** np.arange(40)
-    )
-    code, shown = terminal("fit", "big.npy", "-n", 3, "--memory", 4)
+    np.save("big.npy", numbers(40_000))
+    code, shown = terminal("fit", "big.npy", "-n", 3, "--memory", 1)
     assert code == 0
     assert re.search(r"reading, [\d,]+ rows", shown)
     assert re.search(r"fitting, pass \d+, residual \d.\de-\d+ to 1e-03", shown)

@@ -11,11 +11,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tests.limits import HANGS
 
 from dualpca import PCA, RobustPCA, as_operator
 from dualpca.operators.dask import cluster as cluster_module
 from dualpca.progress import Listener, listening
-from tests.limits import HANGS
 
 da = pytest.importorskip("dask.array")
 dask = pytest.importorskip("dask")
