@@ -254,6 +254,7 @@ def test_demo(folder):
     assert int(found[1]) == int(found[2]) > 100
     assert int(found[3]) < 20
     assert (folder / "here" / "demo-report.html").stat().st_size > 10**6
+    assert out.splitlines()[-1] == (folder / "here" / "demo-report.html").as_uri()
     _, err = command("demo", "-o", "here", code=5)
     assert "exists" in err
     command("demo", "-o", "here", "--force")
