@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml setup.py constraints.txt
 	@touch $@ $(DEMO)
 
 $(DEMO): pyproject.toml setup.py constraints.txt
-	@echo "setting up $(VENV): the package and what its command line needs (SIZE)"
+	@echo "setting up $(VENV): the package and what its command line needs (0.7 GB, two minutes)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install -q -c constraints.txt -e ".[cli]"
 	@touch $@
@@ -40,10 +40,11 @@ test: install ## run the tests and doctests that are fast; ARGS="-k duality" is 
 test-all: install ## run the other tests: clusters, a browser, experiments, torture, long fits
 	$(BIN)/python -m pytest -n 2 -m "$(MARKED)" $(ARGS)
 
-# The loops end with this shell, however it ends.
+# The loops end where the tests end, fail or are interrupted.
 SUITE ?= test
 test-busy: install ## the tests beside two busy loops, on whose account none may fail; SUITE=test-all for the long ones
-	@for loop in 1 2; do (while kill -0 $$$$ 2> /dev/null; do :; done) & done; $(MAKE) $(SUITE)
+	@for loop in 1 2; do (while :; do :; done) & loops="$$loops $$!"; done; \
+		trap "kill $$loops" EXIT; trap "exit 130" HUP INT TERM; $(MAKE) $(SUITE)
 
 # The first part is what multiplies; the second builds the kernels once more, with checks of every access.
 test-native: install ## the core tests without the C kernels, and the kernels under ASan and UBSan
