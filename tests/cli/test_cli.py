@@ -71,9 +71,10 @@ def inside(capsys, *arguments, code=0):
 
 #: The command line, which draws each step of a fit; a signal then finds it at the first one.
 WATCHED = """
-import os, sys, time
+import os, signal, sys, time
 from dualpca.cli import main, watch
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let what is in the background ignore it
 step, stands_still = watch.Watch.step, sys.argv.pop(1) == "True"
 
 def drawn(self, told):

@@ -121,6 +121,7 @@ import numpy as np
 import dualpca
 from dualpca import PCA
 from dualpca.io.tables import write
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it may have been ignored
 rolled, trials = random.Random(sys.argv[1]), int(sys.argv[2])
 folder = tempfile.mkdtemp()
 big = [np.random.default_rng(i).standard_normal((3000, 80)) for i in range(2)]
@@ -195,6 +196,7 @@ import itertools, os, random, signal, sys, tempfile, time, warnings
 import numpy as np
 from dualpca.cli import main
 warnings.simplefilter("ignore", ResourceWarning)  # a signal between open and with
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it may have been ignored
 os.chdir(sys.argv[1])
 commands = eval(sys.argv[2])
 
