@@ -1,11 +1,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+DEMO := $(VENV)/.installed-demo
 STAMP := $(VENV)/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-native test-lowest torture coverage mutants audit dist race race-quick race-passes race-work robust-race reproduce docs lint format clean
+.PHONY: help install demo test test-all test-busy test-native test-lowest torture coverage mutants audit dist race race-quick race-passes race-work robust-race reproduce docs lint format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -13,12 +14,19 @@ help: ## list the targets
 install: $(STAMP) ## create .venv with the package (editable) and its development tools
 
 $(STAMP): pyproject.toml setup.py constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q -c constraints.txt -e ".[dev]"
-	touch $@
+	@echo "setting up $(VENV): the package and its development tools (2.4 GB, some minutes)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -q -c constraints.txt -e ".[dev]"
+	@touch $@ $(DEMO)
 
-demo: install ## digits with ruined rows: plain PCA against robust, a table and an HTML report in results/
-	$(BIN)/dualpca demo -o results --force
+$(DEMO): pyproject.toml setup.py constraints.txt
+	@echo "setting up $(VENV): the package and what its command line needs (0.7 GB, two minutes)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -q -c constraints.txt -e ".[cli]"
+	@touch $@
+
+demo: $(DEMO) ## digits with ruined rows: plain PCA against robust, a table and an HTML report in results/
+	@$(BIN)/dualpca demo -o results --force
 
 # Each pytest worker keeps to one BLAS thread, so that two workers do not compete for the cores.
 test test-all test-native test-lowest coverage torture: export OMP_NUM_THREADS := 1
@@ -31,6 +39,12 @@ test: install ## run the tests and doctests that are fast; ARGS="-k duality" is 
 
 test-all: install ## run the other tests: clusters, a browser, experiments, torture, long fits
 	$(BIN)/python -m pytest -n 2 -m "$(MARKED)" $(ARGS)
+
+# The loops end where the tests end, fail or are interrupted.
+SUITE ?= test
+test-busy: install ## the tests beside two busy loops, on whose account none may fail; SUITE=test-all for the long ones
+	@for loop in 1 2; do (while :; do :; done) & loops="$$loops $$!"; done; \
+		trap "kill $$loops" EXIT; trap "exit 130" HUP INT TERM; $(MAKE) $(SUITE)
 
 # The first part is what multiplies; the second builds the kernels once more, with checks of every access.
 test-native: install ## the core tests without the C kernels, and the kernels under ASan and UBSan

@@ -1,6 +1,7 @@
 """Shared test set-up."""
 
 import os
+import signal
 import sys
 
 # Before SciPy is imported anywhere: scikit-learn's array-API checks are skipped without it.
@@ -9,9 +10,19 @@ os.environ.setdefault("SCIPY_ARRAY_API", "1")
 os.environ["MPLBACKEND"] = "agg"
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.limits import HANGS
 
 pytest.register_assert_rewrite("function_laws")
 
+# How long an example takes is the machine's affair.
+settings.register_profile(
+    "dualpca",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("dualpca")
 
 #: Folders whose tests have a marker of the same name.
 MARKED_FOLDERS = {"experiments", "torture"}
@@ -27,6 +38,20 @@ def pytest_collection_modifyitems(items):
             item.add_marker(folder)
         if not CLUSTERS.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("cluster")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """A test that hangs fails, so that the tests themselves may wait for events without a limit."""
+    if not hasattr(signal, "SIGALRM") or item.config.getoption("usepdb"):
+        return (yield)
+    before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail(f"it hangs: {HANGS} s have gone"))
+    signal.setitimer(signal.ITIMER_REAL, HANGS, HANGS)
+    try:
+        return (yield)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture(scope="session")

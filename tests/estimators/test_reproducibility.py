@@ -147,7 +147,6 @@ def in_a_process(path, threads, hashing):
         [sys.executable, "-c", CHILD, str(Path(__file__).parent), str(path)],
         env=environment,
         check=True,
-        timeout=300,
     )
     with np.load(path) as file:
         return dict(file)

@@ -6,7 +6,6 @@ import csv
 import itertools
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -27,6 +26,7 @@ from experiments.reproduce import NAMES, load, reproduce, stored
 from experiments.timing import Mark, Prepared, Run
 from experiments.tolerance import TOLERANCES, curve, gaussian_task
 from made_up_results import TIMED, as_published, timings
+from tests.limits import HANGS
 
 import dualpca
 from dualpca import as_operator
@@ -172,7 +172,7 @@ def test_equal_accuracy_is_the_first_iterate_that_meets_it(monkeypatch):
     prepared = Prepared.of(matrix(), 3)
     method, told = towards(prepared)
     monkeypatch.setattr(timing, "FURTHER", 3.0)  # few judgements, so that bisection has work to do
-    run = Run(method, prepared, 1e-3, 0, 60.0)
+    run = Run(method, prepared, 1e-3, 0, HANGS)
     targets = run.to_targets()
     for target, cost in targets.items():
         first = next(i for i, missing in enumerate(told, start=1) if missing <= float(target))
@@ -182,25 +182,46 @@ def test_equal_accuracy_is_the_first_iterate_that_meets_it(monkeypatch):
     assert targets["0.01"]["seconds"] <= targets["1e-08"]["seconds"]
 
 
-def test_a_run_over_the_cap_has_not_stopped():
+class Clock:
+    """A clock that stands still; work sets it forward."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def perf_counter(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    monkeypatch.setattr(timing, "time", Clock())
+    return timing.time
+
+
+def test_a_run_over_the_cap_has_not_stopped(clock):
     prepared = Prepared.of(matrix(), 3)
 
     def slow(task, tol):
         while True:
-            time.sleep(0.02)  # the work of one iteration
+            clock.sleep(HANGS / 4)  # the work of one iteration
             yield Step(prepared.best, 1.0)
 
-    run = Run(Method("slow", slow), prepared, 1e-3, 0, 0.1).to_its_test()
+    run = Run(Method("slow", slow), prepared, 1e-3, 0, HANGS).to_its_test()
     assert run.stopped is None
-    assert run.last.seconds < 10
+    assert (run.last.iteration, run.last.seconds) == (4, HANGS)
+
+
+def test_the_cap_breaks_an_iteration_off():
+    prepared = Prepared.of(matrix(), 3)
 
     def stuck(task, tol):
-        time.sleep(30)  # an iteration that the cap has to break off
+        time.sleep(HANGS)
         yield Step(prepared.best, 0.0)
 
-    begun = time.perf_counter()
     assert Run(Method("stuck", stuck), prepared, 1e-3, 0, 0.1).to_its_test().last is None
-    assert time.perf_counter() - begun < 10
 
 
 def test_shortfall_of_the_dual_is_judged_on_the_transpose():
@@ -394,19 +415,19 @@ def test_two_methods_over_the_cap_are_not_called_close():
     assert found == {"undecided", "both over the cap"}
 
 
-def test_knobs_are_turned_until_the_tightest_target_and_know_the_protocol():
+def test_knobs_are_turned_until_the_tightest_target_and_know_the_protocol(clock):
     prepared = Prepared.of(matrix(), 3)
     noise = np.random.default_rng(0).standard_normal(prepared.best.shape)
     asked = []
 
     def steps(task, tol):
         asked.append(tol)
-        time.sleep(0.02 if tol == 1e-3 else 0.1)
+        clock.sleep(1 if tol == 1e-3 else 5)
         yield Step(prepared.best + tol * noise, 0.0)
 
     method = Method("a solver", steps, knobs=(1e-1, 1e-2, 1e-6, 1e-9))
-    runs = [Run(method, prepared, 1e-3, 0, 5.0).to_its_test()]
-    found = timing.turn_knobs(method, prepared, 5.0, runs)
+    runs = [Run(method, prepared, 1e-3, 0, HANGS).to_its_test()]
+    found = timing.turn_knobs(method, prepared, HANGS, runs)
     assert asked == [1e-3, 1e-1, 1e-2, 1e-6]  # 1e-9 is not needed
     for target in ("0.01", "0.0001"):  # the protocol's run is the quickest that meets them
         assert found[target]["knob"] == 1e-3
@@ -505,7 +526,6 @@ def command(*arguments, code=None, **options):
         [sys.executable, *start, *arguments],
         capture_output=True,
         text=True,
-        timeout=120,
         env=environment,
         **options,
     )
@@ -594,19 +614,35 @@ def test_a_reduced_run_from_end_to_end(name, monkeypatch, tmp_path, capsys):
         assert results("PCP", experiment.quick[0])["error"] < 1e-5
 
 
+#: The command, which says that it has three cells, and halts.
+HALTED = """
+import time
+from dualpca.cli import main
+from experiments.engine import Store
+
+add = Store.add
+
+def halting(self, *cell):
+    add(self, *cell)
+    if len(self.records) == 3:
+        print("three cells", flush=True)
+        while True:
+            time.sleep(1)
+
+Store.add = halting
+main()
+"""
+
+
 def test_a_killed_command_goes_on_where_it_was(tmp_path):
     arguments = ["reproduce", "fig-tolerance", "--quick", "--results", str(tmp_path)]
     path = tmp_path / "fig-tolerance" / "quick" / "cells.jsonl"
-    process = subprocess.Popen([sys.executable, "-m", "dualpca", *arguments], cwd=ROOT)
-    begun = time.perf_counter()
-    while not (path.exists() and path.read_text().count("\n") >= 3):
-        assert time.perf_counter() - begun < 60
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    before = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
-    assert len(before) < 22
+    start = [sys.executable, "-c", HALTED, *arguments]
+    with subprocess.Popen(start, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert "three cells\n" in iter(process.stdout.readline, "")
+        process.kill()
+    before = path.read_text().splitlines(keepends=True)
+    assert len(before) == 3
     assert command(*arguments, cwd=ROOT).returncode == 0
     lines = path.read_text().splitlines(keepends=True)
     assert lines[: len(before)] == before

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualpca import PCA
@@ -516,9 +516,7 @@ def test_strings():
         strings[4]
 
 
-SLOW = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+SLOW = settings(max_examples=60)
 TEXT = st.text(
     st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="\ufeff"), min_size=1
 )

@@ -21,7 +21,7 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 import zarr
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualpca import PCA
@@ -390,9 +390,7 @@ MAGIC = {
 }
 
 
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=25)
 @given(content=st.binary(min_size=1, max_size=200), magic=st.booleans())
 @pytest.mark.parametrize("ending", MAGIC)
 def test_any_bytes_are_read_or_refused(tmp_path, ending, content, magic):

@@ -31,7 +31,7 @@ class Recorded:
         return self.data[index]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.data())
 def test_rows_are_read_in_few_chunks_at_a_time(data):
     shape = tuple(data.draw(st.lists(st.integers(1, 30), min_size=1, max_size=2)))

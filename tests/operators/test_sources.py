@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 import weakref
 from pathlib import Path
 
@@ -336,18 +335,21 @@ def test_each_batch_is_read_once_a_pass():
 
 def test_reading_runs_ahead_of_the_caller():
     """The block after the one that is computed on is read meanwhile, and no other."""
-    read = [threading.Event() for _ in range(4)]
+    for taken in range(1, 5):
+        read = [threading.Event() for _ in range(4)]
 
-    def blocks():
-        for i, event in enumerate(read):
-            event.set()
-            yield i
+        def blocks(read=read):
+            for i, event in enumerate(read):
+                event.set()
+                yield i
 
-    for i in ahead(blocks()):
-        if i + 1 < len(read):
-            assert read[i + 1].wait(10)  # while this block is in the caller's hands
-        time.sleep(0.01)
-        assert not any(event.is_set() for event in read[i + 2 :])
+        reading = ahead(blocks())
+        for i in range(taken):
+            assert next(reading) == i
+            if i + 1 < len(read):
+                read[i + 1].wait()  # while this block is in the caller's hands
+        reading.close()  # what was begun is brought to its end
+        assert sum(event.is_set() for event in read) == min(taken + 1, len(read))
 
 
 def threads():

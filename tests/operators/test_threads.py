@@ -35,10 +35,10 @@ def test_overlapping_fits_do_not_leave_blas_with_one_thread(three_threads):
     def first():
         with one_blas_thread():
             inside.set()
-            ended.wait(30)
+            ended.wait()
 
     def second():
-        inside.wait(30)
+        inside.wait()
         with one_blas_thread():
             found.append(blas())
             ended.set()

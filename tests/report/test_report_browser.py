@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from tests.limits import HANGS
 
 from dualpca import PCA, RobustPCA
 from dualpca.inspect import FittedModel
@@ -106,6 +107,7 @@ class Visits:
     def __call__(self, path, **options):
         context = self.browser.new_context(**options)
         self.open.append(context)
+        context.set_default_timeout(1000 * HANGS)
         page = context.new_page()
         page.on("console", lambda message: self.troubles.append(message.text))
         page.on("pageerror", lambda error: self.troubles.append(str(error)))

@@ -64,7 +64,6 @@ def law(name: str, /, few: int = 8, many: int = 120, **strategies: Any) -> Calla
             @seed(SEED * 2**32 + zlib.crc32(where.encode()))
             @settings(
                 max_examples=count(few, many),
-                deadline=None,
                 derandomize=not LARGE,
                 database=None,
                 phases=(Phase.generate, Phase.shrink),

@@ -23,16 +23,13 @@ def count(small: int, large: int) -> int:
 
 def tries(small: int, large: int):
     """How often hypothesis tries, with the seed of the run where that is large."""
-    from hypothesis import HealthCheck, seed, settings  # not in the processes that are measured
+    from hypothesis import seed, settings  # not in the processes that are measured
 
     def decorate(test):
-        checks = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
         test = settings(
             max_examples=count(small, large),
-            deadline=None,
             derandomize=not LARGE,
             database=None,
-            suppress_health_check=checks,
         )(test)
         return seed(SEED)(test) if LARGE else test
 

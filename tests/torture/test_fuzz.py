@@ -47,7 +47,6 @@ def outcomes(tmp_path_factory):
         [sys.executable, "-X", "faulthandler", FUZZ, str(SEED), str(tried), folder],
         capture_output=True,
         text=True,
-        timeout=900,
     )
     assert done.returncode == 0, (done.returncode, done.stdout[-500:], done.stderr[-3000:])
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -157,7 +156,6 @@ def test_small_files_do_not_fill_the_memory(tmp_path, record_property):
         [sys.executable, "-c", LIMITED, FUZZ.parent, *paths],
         capture_output=True,
         text=True,
-        timeout=600,
     )
     assert done.returncode == 0, (done.stdout[-2000:], done.stderr[-2000:])
     *told, megabytes = done.stdout.splitlines()

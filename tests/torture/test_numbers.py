@@ -20,7 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 CASES = None if LARGE else 150
 
-#: Seconds after which a case hangs: an ordinary one, and one of 10^5 to 10^6 rows or columns.
+#: Processor seconds after which a case hangs: an ordinary one, and one of 10^5 to 10^6 rows or columns.
 PATIENCE, LONG_PATIENCE = 30, 300
 
 
@@ -31,18 +31,18 @@ def parameters() -> list:
 
 @contextmanager
 def patience(seconds: float):
-    """An AssertionError after so many seconds."""
+    """An AssertionError after so many processor seconds."""
 
     def ring(number, frame):
         raise AssertionError(f"still running after {seconds} s")
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, ring)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def verdict(case) -> str:
@@ -84,7 +84,7 @@ def warned(caught) -> list[str]:
     return [str(w.message) for w in caught if w.category is ConvergenceWarning]
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="needs an alarm")
+@pytest.mark.skipif(not hasattr(signal, "SIGPROF"), reason="needs interval timers")
 @pytest.mark.parametrize("case", parameters())
 def test_right_refused_or_warned(case, record_property):
     record_property("estimator", case.estimator.__name__)

@@ -39,11 +39,12 @@ def demo(
     bad = rng.random(half) < SHARE
     clean = train[~bad]
     train[bad] += NOISE * rng.standard_normal((int(bad.sum()), data.shape[1]))
-    ideal, robust = PCA(S).fit(clean), RobustPCA(S, random_state=0).fit(train)
     say(
         f"handwritten digits: {half} images of 8 x 8 pixels, {bad.sum()} of them ruined by noise of "
-        f"{NOISE} times a pixel's range; {S} components"
+        f"{NOISE} times a pixel's range"
     )
+    say(f"fitting {S} components of plain and of robust PCA ...")
+    ideal, robust = PCA(S).fit(clean), RobustPCA(S, random_state=0).fit(train)
     table = []
     models = {"PCA without the ruined rows": ideal, "PCA": PCA(S).fit(train), "RobustPCA": robust}
     for name, model in models.items():
@@ -60,6 +61,7 @@ def demo(
         f"RobustPCA flags {flagged[bad].sum()} of the {bad.sum()} ruined images and "
         f"{flagged[~bad].sum()} of the {(~bad).sum()} others."
     )
+    say("writing the report, to be opened in a browser ...")
     write_report(
         path,
         robust,
@@ -72,5 +74,5 @@ def demo(
         image_shape=(8, 8),
         notes={"source": "scikit-learn's digits", "ruined rows": f"{bad.sum()} of {half}"},
     )
-    say(f"report: {path}")
+    say(path.resolve().as_uri())
     return OK
