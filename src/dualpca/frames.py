@@ -112,14 +112,14 @@ def outlier_report(model: Any, X: Any) -> Any:
     fitted = FittedModel(model)
     if not fitted.is_robust:
         raise ValueError(f"model is a {fitted.name}, which flags no rows; use RobustPCA")
-    score, orthogonal, normality, flagged = fitted.distances(X)
+    measured = fitted.distances(X)
+    score, orthogonal, normality, flagged = measured
     rows = np.flatnonzero(flagged)
     rows = rows[np.argsort(normality[rows], kind="stable")]
-    kinds = fitted.estimator._kinds(score, orthogonal, flagged)
     columns: dict[str, Any] = {
         "score_distance": score[rows].astype(float),
         "orthogonal_distance": orthogonal[rows].astype(float),
-        "kind": kinds[rows],
+        "kind": fitted.kinds(measured)[rows],
     }
     if hasattr(fitted.estimator, "contributions"):
         found = fitted.reasons(take_rows(X, rows), VARIABLES) if len(rows) else []

@@ -244,6 +244,15 @@ class FittedModel:
         flagged = normality < model.offset_  # in the precision of the data, as predict compares
         return RowDistances(*(to_numpy(a) for a in (score, orthogonal, normality, flagged)))
 
+    @property
+    def kind_limits(self) -> tuple[float, float]:
+        """The score and orthogonal distance that divide rows into four kinds."""
+        return self.estimator._kind_limits
+
+    def kinds(self, rows: RowDistances) -> np.ndarray:
+        """Return the kinds of rows with these distances; see ``RobustPCA.row_kinds_``."""
+        return self.estimator._kinds(rows.score, rows.orthogonal, rows.flagged)
+
     def reasons(self, X: Any, most: int = 8) -> list[list[Reason]]:
         """Return the variables that put each row where it is, those with the largest shares first.
 

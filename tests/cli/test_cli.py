@@ -507,7 +507,7 @@ MISTAKES = [
     (("fit", "mine.csv", "-n", "many"), 2, "give 5, 0.9 or auto"),
     (("fit", "mine.csv", "-n", "0"), 2, "out of range"),
     (("fit", "mine.csv", "-n", "1.5"), 2, "out of range"),
-    (("fit", "mine.csv", "-n", "50"), 2, "n_components=50"),
+    (("fit", "mine.csv", "-n", "50"), 2, "--components 50"),
     (("fit", "mine.csv", "--method", "magic"), 2, "robust"),
     (("fit", "mine.csv", "--quantile", "3"), 2, "quantile"),
     (("fit", "mine.csv", "-m", "plain", "--kernel", "rbf"), 2, "--method"),

@@ -611,21 +611,21 @@ def test_many_labels_and_many_components():
 
 def test_write_report(tmp_path):
     path = tmp_path / "a.html"
-    assert write_report(path, fitted("PCA"), X) == path
+    assert write_report(fitted("PCA"), path, X) == path
     assert path.read_text(encoding="utf-8") == page_of("PCA")
     path.write_text("mine")
     with pytest.raises(FileExistsError, match="overwrite=True"):
-        write_report(path, fitted("PCA"), X)
+        write_report(fitted("PCA"), path, X)
     assert path.read_text() == "mine"
     with pytest.raises(ValueError, match="max_points"):
-        write_report(path, fitted("PCA"), X, overwrite=True, max_points=0)
+        write_report(fitted("PCA"), path, X, overwrite=True, max_points=0)
     assert path.read_text() == "mine"
-    write_report(str(path), fitted("PCA"), X, overwrite=True)
+    write_report(fitted("PCA"), str(path), X, overwrite=True)
     assert [p.name for p in tmp_path.iterdir()] == ["a.html"]
     with pytest.raises(IsADirectoryError, match="folder"):
-        write_report(tmp_path, fitted("PCA"))
+        write_report(fitted("PCA"), tmp_path)
     with pytest.raises(FileNotFoundError, match="make"):
-        write_report(tmp_path / "b" / "a.html", fitted("PCA"))
+        write_report(fitted("PCA"), tmp_path / "b" / "a.html")
 
 
 @pytest.mark.parametrize(

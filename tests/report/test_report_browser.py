@@ -82,11 +82,11 @@ def files(tmp_path_factory):
     names = [f"sample {chr(65 + i % 26)}{i // 26}" for i in range(len(X))]  # no numbers of rows
     variables = [f"variable {j}" for j in range(16)]
     plain = write_report(
-        folder / "plain.html", model, X, row_names=names, feature_names=variables, image_shape=True
+        model, folder / "plain.html", X, row_names=names, feature_names=variables, image_shape=True
     )
     hostile = write_report(
-        folder / "hostile.html",
         model,
+        folder / "hostile.html",
         X,
         title=HOSTILE[0],
         row_names=[*HOSTILE, *names[len(HOSTILE) :]],
@@ -355,7 +355,7 @@ def test_many_rows(visit, tmp_path):
     X += 0.1 * rng.standard_normal(X.shape, dtype=np.float32)
     X[:30] += 5
     model = RobustPCA(2, random_state=0).fit(X)
-    path = write_report(tmp_path / "many.html", model, X)
+    path = write_report(model, tmp_path / "many.html", X)
     assert path.stat().st_size < 12e6
     page = visit(path)
     drawn = page.evaluate("document.querySelectorAll('#map-plot .point').length")
@@ -364,7 +364,7 @@ def test_many_rows(visit, tmp_path):
 
 
 def test_without_rows(visit, tmp_path):
-    path = write_report(tmp_path / "alone.html", PCA(1).fit(contaminated()))
+    path = write_report(PCA(1).fit(contaminated()), tmp_path / "alone.html")
     page = visit(path)
     assert page.locator(".plot").count() >= 2
     assert page.locator("#scores-plot, #map-plot").count() == 0
@@ -372,7 +372,7 @@ def test_without_rows(visit, tmp_path):
 
 def test_one_component(visit, tmp_path):
     X = contaminated()
-    path = write_report(tmp_path / "one.html", RobustPCA(1, random_state=0).fit(X), X)
+    path = write_report(RobustPCA(1, random_state=0).fit(X), tmp_path / "one.html", X)
     page = visit(path)
     assert page.locator("#scores-plot .point").count() == len(X)
     up = page.evaluate("document.getElementById('scores-plot').data.flatMap((one) => one.y)")
@@ -381,7 +381,7 @@ def test_one_component(visit, tmp_path):
 
 def test_rows_without_names_are_counted_from_1(visit, tmp_path):
     X = contaminated()
-    page = visit(write_report(tmp_path / "a.html", RobustPCA(3, random_state=0).fit(X), X))
+    page = visit(write_report(RobustPCA(3, random_state=0).fit(X), tmp_path / "a.html", X))
     shown = page.locator("button[data-row]").all_inner_texts()
     assert "row 1" in shown  # X[0] is an outlier
     page.locator("button[data-row]").nth(shown.index("row 1")).click()
@@ -393,7 +393,7 @@ def test_the_good_rows_are_seen_beside_far_outliers(visit, tmp_path):
     X = contaminated()
     X[0] *= 1e4
     model = RobustPCA(3, random_state=0).fit(X)
-    page = visit(write_report(tmp_path / "far.html", model, X))
+    page = visit(write_report(model, tmp_path / "far.html", X))
     good = page.locator("#map-plot .trace").first.locator(".point")
 
     def spread():
@@ -409,7 +409,7 @@ def test_the_good_rows_are_seen_beside_far_outliers(visit, tmp_path):
 
 def test_a_distance_of_0_keeps_its_place_on_logarithmic_axes(visit, tmp_path):
     X = np.vstack([np.full((20, 4), 0.1), np.eye(4)[:3]])
-    path = write_report(tmp_path / "zeros.html", RobustPCA(1, random_state=0).fit(X), X)
+    path = write_report(RobustPCA(1, random_state=0).fit(X), tmp_path / "zeros.html", X)
     page = visit(path)
     page.locator("#log").check()
     assert page.locator("#map-plot .point").count() == len(X)
@@ -461,7 +461,7 @@ def test_axes_of_scores_follow_the_good_rows(visit, tmp_path):
     X = contaminated()
     X[:5] *= 1e3
     model = RobustPCA(3, random_state=0).fit(X)
-    page = visit(write_report(tmp_path / "far.html", model, X))
+    page = visit(write_report(model, tmp_path / "far.html", X))
     seen, flagged = np.array(in_view(page)), model.outliers_
     assert seen[~flagged].all()
     assert not seen[:5].any()
@@ -515,7 +515,7 @@ def test_variables_in_order_are_a_line(visit, tmp_path):
     X += 0.01 * rng.standard_normal(X.shape)
     names = [str(400 + 5 * j) for j in range(80)]
     model = PCA(2, random_state=0).fit(X)
-    page = visit(write_report(tmp_path / "line.html", model, X, feature_names=names))
+    page = visit(write_report(model, tmp_path / "line.html", X, feature_names=names))
     assert page.locator("#loadings-plot .bars .point").count() == 0
     drawn = "() => document.getElementById('loadings-plot').data.at(-1)"
     for k in (0, 1):

@@ -34,7 +34,7 @@ SCORES = {"row": [f"row {i}" for i in range(400)], **{f"pc{j}": X[:, j] for j in
 
 WRITERS = {
     "model.safetensors": lambda path: MODEL.save(path, overwrite=True),
-    "report.html": lambda path: write_report(path, MODEL, X, overwrite=True),
+    "report.html": lambda path: write_report(MODEL, path, X, overwrite=True),
     "table.csv": lambda path: write(path, SCORES, overwrite=True),
     "table.tsv": lambda path: write(path, SCORES, overwrite=True),
     "table.csv.gz": lambda path: write(path, SCORES, overwrite=True),

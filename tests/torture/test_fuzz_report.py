@@ -161,8 +161,8 @@ def test_no_name_runs_in_a_browser(fitted, tmp_path, record_property):
             names = [pick[(i + number) % len(pick)] for i in range(len(X))]
             path = tmp_path / f"{number}.html"
             write_report(
-                path,
                 model,
+                path,
                 X,
                 title=names[0],
                 row_names=names,

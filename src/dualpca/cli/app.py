@@ -42,32 +42,36 @@ def dualpca(
 
 EXAMPLES: dict[Any, tuple[str, ...]] = {
     fit: (
-        "fit measurements.csv",
-        "fit measurements.csv -m plain -n 0.9 --scale standard -o plain.dualpca",
-        "fit cells.h5ad -m plain -n 50 --scores scores.parquet",
-        "fit table.csv --id name --drop comment --missing impute",
+        "dualpca fit measurements.csv",
+        "dualpca fit measurements.csv -m plain -n 0.9 --scale standard -o plain.dualpca",
+        "dualpca fit cells.h5ad -m plain -n 50 --scores scores.parquet",
+        "dualpca fit table.csv --id name --drop comment --missing impute",
         "zcat big.csv.gz | dualpca fit - -o big.dualpca --json",
     ),
     transform: (
-        "transform iris.dualpca new.csv -o scores.csv",
-        "transform iris.dualpca new.csv --distances | head",
-        "transform cells.dualpca more.h5ad -o scores.npy",
+        "dualpca transform iris.dualpca new.csv -o scores.csv",
+        "dualpca transform iris.dualpca new.csv --distances | head",
+        "dualpca transform cells.dualpca more.h5ad -o scores.npy",
     ),
     outliers: (
-        "outliers measurements.csv",
-        "outliers measurements.dualpca new.csv",
-        "outliers measurements.csv --all -o distances.parquet",
+        "dualpca outliers measurements.csv",
+        "dualpca outliers measurements.dualpca new.csv",
+        "dualpca outliers measurements.csv --all -o distances.parquet",
     ),
     report: (
-        "report measurements.csv",
-        "report measurements.dualpca measurements.csv -o report.html",
-        "report digits.npy -n 10 --image 8x8",
+        "dualpca report measurements.csv",
+        "dualpca report measurements.dualpca measurements.csv -o report.html",
+        "dualpca report digits.npy -n 10 --image 8x8",
     ),
-    inspect: ("inspect iris.dualpca", "inspect iris.dualpca --json"),
-    demo: ("demo", "demo -o results --force"),
-    reproduce: ("reproduce table-comp", "reproduce all --quick"),
+    inspect: (
+        "dualpca inspect iris.dualpca",
+        "dualpca inspect iris.dualpca --loadings loadings.csv",
+        "dualpca inspect iris.dualpca --json",
+    ),
+    demo: ("dualpca demo", "dualpca demo -o results --force"),
+    reproduce: ("dualpca reproduce table-comp", "dualpca reproduce all --quick"),
 }
 
 for command, examples in EXAMPLES.items():
-    lines = (f"[cyan]{'' if '|' in line else 'dualpca '}{line}[/cyan]" for line in examples)
+    lines = (f"[cyan]{line}[/cyan]" for line in examples)
     app.command(epilog="\n\n".join(["Examples:", *lines]))(command)

@@ -60,9 +60,23 @@ def fit(
     return fitted.exit_code
 
 
-def inspect(model: options.Model, json: options.Json = False) -> int:
+def inspect(
+    model: options.Model,
+    json: options.Json = False,
+    loadings: Annotated[
+        Path | None, typer.Option(help="Also write all loadings: csv, tsv or parquet.")
+    ] = None,
+    force: options.Force = False,
+) -> int:
     """Print what is in a model file: estimator, options, components, accuracy, columns."""
+    writer = loadings and fitting.table_writer(loadings, force)
     fitted, header = fitting.open_model(model), read_header(model)
+    if writer and not fitted.is_linear:
+        raise RefusedError(f"{fitted.name} has no loadings; fit with --method robust or plain")
+    if writer:
+        columns = {f"pc{k + 1}": row for k, row in enumerate(fitted.loadings)}
+        with writer:
+            writer.write({"variable": fitted.feature_names, **columns})
     changed = FittedModel(fitted.estimator).changed_parameters()
     before = fitted.preprocessor and fitted.preprocessor.get_params()
     written_by = f"dualpca {header['dualpca']}"
@@ -79,6 +93,8 @@ def inspect(model: options.Model, json: options.Json = False) -> int:
     if fitted.input_names:
         say(f"columns: {listed(fitted.input_names, 50)}")
     say(f"file: format {header['version']}, written by {written_by}")
+    if loadings is not None:
+        say(f"loadings: {loadings}")
     return OK
 
 
@@ -116,8 +132,8 @@ def report(
             rows["row_names"] = [f"row {i} of the file" for i in numbers]
     with watching(flags.silent):
         write_report(
-            path,
             fitted.model,
+            path,
             **rows,
             overwrite=flags.force,
             title=title,

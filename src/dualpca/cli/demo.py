@@ -63,8 +63,8 @@ def demo(
     )
     say("writing the report, to be opened in a browser ...")
     write_report(
-        path,
         robust,
+        path,
         train,
         overwrite=force,
         title="Handwritten digits with ruined rows",

@@ -1,6 +1,7 @@
 """From files and options to tables and fitted models."""
 
 import inspect
+import re
 import shlex
 import warnings
 from contextlib import suppress
@@ -21,7 +22,7 @@ from ..io.tables.table import shown
 from ..operators import as_operator
 from ..robust.sample import MOST, components_for
 from .options import FitOptions, Method, Missing, ReadOptions, Scale
-from .run import MISSED_TOL, OK, RefusedError, stderr_line
+from .run import MISSED_TOL, OK, RefusedError, in_options, stderr_line
 from .watch import watching
 
 #: The ending of model files that ``fit`` writes, and the notes in them.
@@ -195,8 +196,12 @@ def fit_file(
             variances = RobustPCA(random_state=options.seed).scree(X)
             estimator.n_components = components_for(variances, "auto", min(X.shape), X.shape[0])
         estimator.fit(X)
+    names = table.names or [f"x{j + 1}" for j in range(X.shape[1])]
     for warning in caught:
-        stderr_line(f"warning: {warning.message}")
+        words = in_options(warning.message)
+        if place := re.match(r"column (\d+)", words):
+            words = f"column {shown(names[int(place[1])])}{words[place.end() :]}"
+        stderr_line(f"warning: {words}")
     if scale != options.scale and scale is Scale.robust and not quiet:
         stderr_line("columns were divided by their robust spread; --scale none keeps their units")
     if table.names is not None:
@@ -222,7 +227,7 @@ def make_estimator(options: FitOptions) -> Any:
     given: dict[str, Any] = {"n_components": _components(options), "random_state": options.seed}
     if method is Method.kernel:
         given |= {"kernel": "rbf", "gamma": "median"}
-    for name in ("tol", "quantile", "kernel", "gamma", "approximation", "nonzero"):
+    for name in ("tol", "quantile", "flag", "kernel", "gamma", "approximation", "nonzero"):
         value = getattr(options, name)
         parameter = "n_nonzero" if name == "nonzero" else name
         takers = [m for m, e in METHODS.items() if parameter in inspect.signature(e).parameters]

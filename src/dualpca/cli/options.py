@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 Scale = StrEnum("Scale", ["auto", "none", "standard", "robust"])
+Flag = StrEnum("Flag", ["density", "orthogonal", "score"])
 Missing = StrEnum("Missing", ["refuse", "drop", "impute"])
 Approximation = StrEnum("Approximation", ["none", "nystroem", "rff", "orf"])
 Precision = StrEnum("Precision", ["float32", "float64"])
@@ -91,6 +92,11 @@ class FitOptions:
     quantile: float | None = _model(
         None,
         "Robust: rows beyond this quantile of the distances of good rows are flagged; 0.999 by default.",
+    )
+    flag: Flag | None = _model(
+        None,
+        "Robust: flag rows by their density (by default), or by their distance from the subspace"
+        " (orthogonal) or within it (score) alone.",
     )
     nonzero: str | None = _model(
         None, "Sparse: nonzero loadings of a component, a number or a fraction; 0.25 by default."

@@ -1,6 +1,7 @@
 """From exceptions to one line and an exit code."""
 
 import os
+import re
 import signal
 import sys
 import traceback
@@ -19,6 +20,28 @@ COMPLETE = (
     *((TableError, DATA), (ModelFileError, MODEL), (OSError, OUTPUT), (ImportError, BUG)),
     *((ValueError, USAGE), (TypeError, USAGE)),
 )
+
+
+#: What messages for Python say, as patterns, and the same with options of the command line.
+IN_OPTIONS = {
+    r", or compare the fits of init='\w+' and init='\w+'": "",
+    r"scale them first, as with make_pipeline\(Preprocessor\('robust'\), ...\)": "use --scale robust",
+    r"(Put|use) an imputer [^;]*?Preprocessor\(missing='impute'\)[^,]*, or drop the rows": (
+        "use --missing impute or --missing drop"
+    ),
+    r"raise max_iter or tol": "raise --tol",
+    r"\b(flag|kernel|approximation|gamma|quantile|tol)='?([\w.+-]+)'?": r"--\1 \2",
+    r"\bn_components(='?([\w.]+)'?)?": r"--components \2",
+    r"\bn_nonzero(='?([\w.]+)'?)?": r"--nonzero \2",
+}
+
+
+def in_options(message: Any) -> str:
+    """Return a message of the library in words of the command line."""
+    text = str(message)
+    for pattern, words in IN_OPTIONS.items():
+        text = re.sub(pattern, words, text)
+    return " ".join(text.split())
 
 
 class RefusedError(Exception):
@@ -50,7 +73,7 @@ def run(app: Any, arguments: list[str]) -> int:
             stream.reconfigure(errors="backslashreplace")
     # The columns of a file are chosen by their names before rows reach a model.
     warnings.filterwarnings("ignore", "X does not have valid feature names")
-    warnings.showwarning = lambda message, *_, **__: stderr_line(f"warning: {message}")
+    warnings.showwarning = lambda message, *_, **__: stderr_line(f"warning: {in_options(message)}")
     try:
         code = app(arguments, prog_name="dualpca", standalone_mode=False) or OK
         if code == INTERRUPTED:  # typer has caught it
@@ -93,5 +116,5 @@ def describe_error(error: BaseException) -> tuple[str, int]:
         return f"the numbers overflow ({message}); --scale robust brings them to one scale", DATA
     for kind, code in COMPLETE:
         if isinstance(error, kind):
-            return message, code
+            return in_options(message) if code == USAGE else message, code
     return f"unexpected {type(error).__name__}: {message}", BUG

@@ -176,4 +176,4 @@ class FitContext(
         """Write an HTML page about the model, as :func:`dualpca.report.write_report` does."""
         from ..report import write_report
 
-        return write_report(path, self, X, **options)
+        return write_report(self, path, X, **options)

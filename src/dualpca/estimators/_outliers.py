@@ -122,9 +122,14 @@ class OutlierScoresMixin(RobustOptions, OutlierMixin):
         score, orthogonal = to_numpy(self.score_distances_), to_numpy(self.orthogonal_distances_)
         return self._kinds(score, orthogonal, to_numpy(self.outliers_).astype(bool))
 
+    @property
+    def _kind_limits(self) -> tuple[float, float]:
+        # Models of old files have cut-offs only.
+        return getattr(self, "limits_", (self.score_cutoff_, self.orthogonal_cutoff_))
+
     def _kinds(self, score: np.ndarray, orthogonal: np.ndarray, flagged: np.ndarray) -> np.ndarray:
         """Return the kinds of rows by their distances and flags."""
-        pairs = zip((score, orthogonal), self.limits_, strict=True)
+        pairs = zip((score, orthogonal), self._kind_limits, strict=True)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratios = np.stack([np.nan_to_num(d / limit) for d, limit in pairs])
         beyond = ratios > 1

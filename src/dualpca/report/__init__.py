@@ -138,14 +138,16 @@ def report(
 
 
 def write_report(
-    path: Any, model: Any, X: Any = None, *, overwrite: bool = False, **options: Any
+    model: Any, path: Any, X: Any = None, *, overwrite: bool = False, **options: Any
 ) -> Path:
     """Write :func:`report` to a file, whole or not at all.
 
     Parameters
     ----------
+    model
+        As in :func:`report`.
     path : str or path
-    model, X
+    X
         As in :func:`report`.
     overwrite : bool
         Whether to replace an existing file.
@@ -164,7 +166,7 @@ def write_report(
     >>> from dualpca.report import write_report
     >>> X = load_iris().data
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_report(f"{folder}/iris.html", PCA(2).fit(X), X).name
+    ...     write_report(PCA(2).fit(X), f"{folder}/iris.html", X).name
     'iris.html'
     """
     check_free(path, overwrite)

@@ -9,7 +9,7 @@ import numpy as np
 from ..inspect import FittedModel
 from . import _figures as figures
 from . import _html as html
-from ._rows import MENU, Rows, kind_limits
+from ._rows import MENU, Rows
 from ._section import Section
 from ._words import FLAGS, drawn, flagged_words, reasons, times_the_limit
 
@@ -117,7 +117,7 @@ def outliers(fitted: FittedModel, rows: Rows | None) -> Section:
     """Return the outlier map, the kinds of rows, and the table of flagged rows."""
     if rows is None or rows.flagged is None or rows.distances is None or rows.farthest is None:
         return Section(f"<p>{fitted.name} measures no outlyingness of rows; RobustPCA does.</p>")
-    limits, dividers = fitted.limits, kind_limits(fitted.estimator)
+    limits, dividers = fitted.limits, fitted.kind_limits
     words = f"{drawn(rows)} by score distance and orthogonal distance. {flagged_words(rows)}"
     if len(rows.farthest):
         first = int(rows.farthest[0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import _safe_indexing
 
-from ..inspect import FittedModel, RowDistances, dense_cells, group_labels, sample_rows, take_rows
+from ..inspect import FittedModel, dense_cells, group_labels, sample_rows, take_rows
 from ..io.tables.table import counted
 from ..linalg import to_numpy
 from ..operators import as_operator, is_streamed
@@ -141,7 +140,7 @@ def collect(
         rows.distances = np.column_stack(measured[:2]).astype(float)[index]
         rows.flagged, rows.n_flagged = measured.flagged[index], int(measured.flagged.sum())
         rows.farthest = order[rows.flagged[order]]
-        kinds = _kinds(fitted.estimator, measured)
+        kinds = fitted.kinds(measured)
         rows.kinds = kinds[index].tolist()
         for kind in KINDS:
             of_it = kinds == kind
@@ -149,19 +148,6 @@ def collect(
     if data is not None:
         _explain(fitted, data, rows, shape)
     return rows
-
-
-def kind_limits(model: Any) -> tuple[float, float]:
-    """Return the two distances that divide rows into four kinds; old models have cut-offs only."""
-    return getattr(model, "limits_", (model.score_cutoff_, model.orthogonal_cutoff_))
-
-
-def _kinds(model: Any, measured: RowDistances) -> np.ndarray:
-    """Return what ``row_kinds_`` would be of these rows."""
-    of_these = copy.copy(model)
-    of_these.score_distances_, of_these.orthogonal_distances_ = measured[:2]
-    of_these.outliers_, of_these.limits_ = measured.flagged, kind_limits(model)
-    return of_these.row_kinds_
 
 
 def _texts(name: str, values: Any, total: int) -> list[str] | None:
