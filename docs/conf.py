@@ -1,6 +1,7 @@
 """How Sphinx builds the site: `make docs`. Nothing is fetched, here or by the pages it writes."""
 
 import re
+import sys
 from importlib.metadata import version as installed_version
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from docutils.utils.math import latex2mathml
 from sphinx.errors import ExtensionError
 
 matplotlib.use("Agg")
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 project = "dualpca"
 author = "The dualpca developers"
@@ -19,18 +21,20 @@ version = release = installed_version("dualpca")
 extensions = [
     "myst_parser",
     "numpydoc",
+    "outputs",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.viewcode",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "_templates", "generated/gallery/*.zip"]
+exclude_patterns = ["_build", "_templates", "generated/gallery/*.zip", "generated/extra"]
 templates_path = ["_templates"]
 suppress_warnings = ["config.cache"]  # the gallery's settings hold functions
 
 html_theme = "furo"
 html_title = f"dualpca {release}"
 html_static_path = ["_static"]
+html_extra_path = ["generated/extra"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False

@@ -79,6 +79,7 @@ def test_the_headline_counts(messy):
     assert words + f"2 components hold {share:.1f} %" in text(page, "summary")
 
 
+@pytest.mark.filterwarnings("ignore:column 0 holds")
 def test_next_steps_fit_the_model():
     X = correlated()
     steep = X * np.array([1000.0, *[1.0] * 7])
