@@ -109,7 +109,7 @@ def test_fit_writes_a_model_that_python_loads(folder):
     out, err = command("fit", "mine.csv", "-n", 2)
     assert "RobustPCA of mine.csv: 120 rows, 6 columns, 2 components" in out
     assert "model: mine.dualpca" in out
-    assert "left out text columns: city" in err
+    assert "left out text column: city" in err
     model = dualpca.load("mine.dualpca")
     expected = RobustPCA(2, random_state=0).fit(numbers())
     assert_allclose(model.components_, expected.components_, rtol=1e-12)

@@ -13,7 +13,7 @@ from ..inspect import FittedModel, check_image_shape
 from ..io.files import check_free
 from ..io.models import read_header, save
 from ..io.tables import Table, Writer
-from ..io.tables.table import listed
+from ..io.tables.table import counted, listed
 from ..operators import as_operator
 from ..report import write_report
 from . import fitting, options
@@ -93,7 +93,7 @@ def transform(
     if flags.json:
         print_json({"rows": n, "scores": output, "dropped_rows": table.n_dropped})
     elif not to_pipe and not flags.quiet:
-        say(f"scores of {n:,} rows: {output}")
+        say(f"scores of {counted(n, 'row')}: {output}")
     return OK
 
 
@@ -265,13 +265,21 @@ def report(
             check_image_shape(shape, math.prod(shape))
     except ValueError:
         raise RefusedError(f"--image {image!r} is no shape; give 28x28, or 32x32x3") from None
-    fitted, table = fitting.open_or_fit(source, data, read, model, flags.silent)
+    fitted, table = fitting.open_or_fit(
+        source, data, read, model, flags.silent, pixels=image is not None
+    )
+    left = fitted.notes.get("left_out")
+    if shape is not None and left and math.prod(shape) != fitted.n_features:
+        raise RefusedError(
+            f"--image {image} has {math.prod(shape):,} numbers where the model has {fitted.n_features:,}; "
+            f"it was fitted without {listed(left)}: --keep '*' at fit keeps constant columns"
+        )
     rows: dict[str, Any] = {}
     if table is not None:
         rows = {"X": table.X, "row_names": table.ids, "labels": table.labels}
         if table.ids is None and table.n_dropped:
             numbers = table.in_file(np.arange(table.X.shape[0]))
-            rows["row_names"] = [f"row {i} of the file" for i in numbers]
+            rows["row_names"] = [f"data row {i} of the file" for i in numbers]
     with watching(flags.silent):
         write_report(
             path,

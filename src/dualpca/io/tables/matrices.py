@@ -30,6 +30,8 @@ class MatrixSource(Source):
     ``lasting`` data can still be read when the table is returned.
     """
 
+    table = False
+
     def __init__(
         self, data: Any, header: Header, row_columns: Any = None, *, lasting: bool = True
     ) -> None:
