@@ -271,7 +271,7 @@ def report(
     left = fitted.notes.get("left_out")
     if shape is not None and left and math.prod(shape) != fitted.n_features:
         raise RefusedError(
-            f"--image {image} has {math.prod(shape):,} numbers where the model has {fitted.n_features:,}; "
+            f"--image {image} has {math.prod(shape):,} numbers, the model {fitted.n_features:,}; "
             f"it was fitted without {listed(left)}: --keep '*' at fit keeps constant columns"
         )
     rows: dict[str, Any] = {}
