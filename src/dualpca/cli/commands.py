@@ -268,10 +268,10 @@ def report(
     fitted, table = fitting.open_or_fit(
         source, data, read, model, flags.silent, pixels=image is not None
     )
-    left = fitted.notes.get("left_out")
-    if shape is not None and left and math.prod(shape) != fitted.n_features:
+    left, known = fitted.notes.get("left_out") or [], fitted.n_features
+    if shape is not None and known < math.prod(shape) <= known + len(left):
         raise RefusedError(
-            f"--image {image} has {math.prod(shape):,} numbers, the model {fitted.n_features:,}; "
+            f"--image {image} has {math.prod(shape):,} numbers, the model {known:,}; "
             f"it was fitted without {listed(left)}: --keep '*' at fit keeps constant columns"
         )
     rows: dict[str, Any] = {}

@@ -27,22 +27,26 @@ class Feed(io.RawIOBase):
     """A stream of pieces, which pyarrow's threads read ahead until it is closed."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces, self._ready, self._lock = pieces, b"", Lock()
+        self._pieces, self._ready, self._lock = filter(None, pieces), memoryview(b""), Lock()
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
+        done = 0
         with self._lock:
-            while not self._ready and (piece := next(self._pieces, None)) is not None:
-                self._ready = piece
-            count = min(len(buffer), len(self._ready))
-            buffer[:count], self._ready = self._ready[:count], self._ready[count:]
-            return count
+            while done < len(buffer):  # pyarrow takes a short piece for a block
+                self._ready = self._ready or memoryview(next(self._pieces, b""))
+                count = min(len(buffer) - done, len(self._ready))
+                if not count:
+                    break
+                buffer[done : done + count] = self._ready[:count]
+                self._ready, done = self._ready[count:], done + count
+        return done
 
     def close(self) -> None:
         with self._lock:
-            self._pieces, self._ready = iter(()), b""
+            self._pieces, self._ready = filter(None, ()), memoryview(b"")
         super().close()
 
 

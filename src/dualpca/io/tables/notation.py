@@ -17,8 +17,8 @@ _CODES = (
     "USD|EUR|GBP|CHF|JPY|CNY|INR|AUD|CAD|NZD|SEK|NOK|DKK|ISK|PLN|CZK|HUF|RON|BGN|RUB|UAH|TRY|ILS|ZAR"
     "|BRL|MXN|ARS|CLP|COP|KRW|SGD|HKD|TWD|THB|IDR|MYR|PHP|VND|AED|SAR|EGP|NGN|kr|zł|Kč|Ft"
 )
-_MONEY = rf"(?:[A-Z]{{0,3}}[$\u00a2-\u00a5\u20a0-\u20cf]|(?:{_CODES})(?![A-Za-z]))"
-_CURRENCY = re.compile(_MONEY)
+_MONEY = f"(?:[A-Z]{{0,3}}[$\u00a2-\u00a5\u20a0-\u20cf]|{_CODES})"
+_CURRENCY = re.compile(rf"{_MONEY}(?![A-Za-z])")
 
 #: What is written in several ways, and the one that is taken for all.
 _ALIKE = (
@@ -28,12 +28,16 @@ _ALIKE = (
 )
 
 _WORDS = r"[iI]nf(?:inity)?|INF(?:INITY)?|[nN]a[nN]|NAN"
-#: A number in one notation or another, if not in parentheses.
-_NUMERIC = re.compile(
-    rf"(?:[+-] ?)?(?:{_MONEY} ?)?(?:[+-] ?)?"
-    r"(?:(?:[1-9][0-9]{0,2}([.,' ])[0-9]{3}(?:\1[0-9]{3})*|[0-9]+)(?:[.,][0-9]*)?|[.,][0-9]+)"
-    rf"(?:[eE][+-]?[0-9]+| ?%)?(?: ?{_MONEY})?"
+#: A number in some notation, but not in parentheses; and what stands in parentheses.
+_GROUPS = "|".join(f"(?:{re.escape(sign)}[0-9]{{3}})+" for sign in THOUSANDS[1:])
+_NUMERIC = (
+    rf"^(?:[+-] ?)?(?:{_MONEY} ?)?(?:[+-] ?)?"
+    rf"(?:(?:[1-9][0-9]{{0,2}}(?:{_GROUPS})|[0-9]+)(?:[.,][0-9]*)?|[.,][0-9]+)"
+    rf"(?:[eE][+-]?[0-9]+| ?%)?(?: ?{_MONEY})?$"
 )
+_IS_NUMERIC = re.compile(_NUMERIC)
+BRACKETS = r"^\(.*[0-9].*\)$"
+
 _TRUTH = r"^(?:[tT]rue|TRUE|[fF]alse|FALSE)$"
 
 
@@ -73,26 +77,21 @@ class Notation:
                 return self._cast(cells).to_numpy(zero_copy_only=False), -1
             except pa.ArrowInvalid:  # missing cells, spaces, truth values, signs, or text
                 pass
-        cells = pc.utf8_trim_whitespace(cells)
-        cells = pc.if_else(
-            pc.is_in(cells, value_set=pa.array(sorted(na), pa.string())), None, cells
-        )
-        for signs, sign in _ALIKE:
-            cells = pc.replace_substring_regex(cells, signs, sign)
+        missing = pc.is_in(pc.utf8_trim_whitespace(cells), pa.array(sorted(na), pa.string()))
+        cells = alike(pc.if_else(missing, None, cells))
         bad = pc.index(pc.fill_null(pc.match_substring_regex(cells, self.pattern()), True), False)
         if bad.as_py() >= 0:
             return None, bad.as_py()
         lower = pc.utf8_lower(cells)
         for word, digit in (("true", "1"), ("false", "0")):
             cells = pc.if_else(pc.equal(lower, word), digit, cells)
-        if self.currency:
-            cells = pc.replace_substring(cells, self.currency, "")
-        cells = pc.replace_substring_regex(cells, rf"[ {re.escape(self.thousands)}]", "")
-        cells = pc.replace_substring_regex(cells, r"^\((.*)\)$", r"-\1")
-        cells = pc.replace_substring_regex(cells, r"^\+", "")
-        # By the exponent, so that 9.9% is the number next to 0.099, as a division need not make it.
-        cells = pc.replace_substring_regex(cells, "%$", "e-2")
-        cells = pc.replace_substring(cells, self.decimal, ".")
+        # 9.9% is 9.9e-2, the number next to 0.099, which 9.9 / 100 need not be.
+        signs = {self.currency: "", " ": "", "+": "", self.thousands: "", self.decimal: "."}
+        signs |= {"%": "e-2"} if self.percent else {}
+        signs |= {"(": "-", ")": ""} if self.brackets else {}
+        for sign, digits in signs.items():
+            if sign and sign != digits:
+                cells = pc.replace_substring(cells, sign, digits)
         return cells.cast(pa.float64()).to_numpy(zero_copy_only=False), -1
 
     def _cast(self, cells: Any) -> Any:
@@ -116,29 +115,39 @@ class Notation:
         return f"read {shown(cell)} as {number:.15g}{self.words()}"
 
 
-def unified(cell: str) -> str:
-    """Return a cell with one kind of minus, space and apostrophe."""
+def alike(cells: Any) -> Any:
+    """Return cells without spaces around them, and with one kind of minus, space and apostrophe."""
+    cells = pc.utf8_trim_whitespace(cells)
+    if not pc.all(pc.string_is_ascii(cells)).as_py():
+        for signs, sign in _ALIKE:
+            cells = pc.replace_substring_regex(cells, signs, sign)
+    return cells
+
+
+def matching(cells: Any, pattern: str = _NUMERIC) -> int:
+    """Return how many cells, made ``alike``, match; by default, are numbers in some notation."""
+    return pc.sum(pc.match_substring_regex(cells, pattern)).as_py() or 0
+
+
+def is_numeric(cell: str) -> bool:
+    """Return whether a cell is a number in some notation, but not in parentheses."""
     cell = cell.strip()
     if not cell.isascii():
         for signs, sign in _ALIKE:
             cell = re.sub(signs, sign, cell)
-    return cell
-
-
-def is_numeric(cell: str) -> bool:
-    """Return whether a cell is a number in one notation at least, other than in parentheses."""
-    return _NUMERIC.fullmatch(unified(cell)) is not None
+    return _IS_NUMERIC.match(cell) is not None
 
 
 def _candidates(
-    cells: Sequence[str], decimals: Sequence[str], thousands: Sequence[str]
+    cells: Any, decimals: Sequence[str], thousands: Sequence[str]
 ) -> Iterator[Notation]:
     """Yield the notations that the cells may have, the likely ones first."""
-    signs = Counter(found[0] for cell in cells for found in _CURRENCY.finditer(cell))
+    others = cells.filter(pc.match_substring_regex(cells, "[^0-9., '+%()-]"))
+    signs = Counter(_CURRENCY.findall("\n".join(others.to_pylist())))
     common = Notation(
         currency=signs.most_common(1)[0][0] if signs else "",
-        percent=2 * sum(cell.endswith("%") for cell in cells) > len(cells),
-        brackets=any(cell.startswith("(") and cell.endswith(")") for cell in cells),
+        percent=2 * matching(cells, "%$") > len(cells),
+        brackets=matching(cells, BRACKETS) > 0,
     )
     for decimal in decimals:
         for group in thousands:
@@ -147,17 +156,16 @@ def _candidates(
 
 
 def notation_of(
-    cells: Sequence[str], decimals: Sequence[str], thousands: Sequence[str] = THOUSANDS
+    cells: Any, decimals: Sequence[str], thousands: Sequence[str] = THOUSANDS
 ) -> tuple[Notation, int]:
-    """Return the first notation that most cells (``unified`` ones) have, and how many have it.
+    """Return the first notation that most cells, made ``alike``, have, and how many have it.
 
     Groups of three digits, all of them, are thousands: 1,234 is no decimal comma unless another cell,
     such as 1,23, says so.
     """
     best, most = Notation(decimals[0]), -1
     for notation in _candidates(cells, decimals, thousands):
-        rule = re.compile(notation.pattern())
-        count = sum(rule.match(cell) is not None for cell in cells)
+        count = matching(cells, notation.pattern())
         if count > most:
             best, most = notation, count
         if most == len(cells):

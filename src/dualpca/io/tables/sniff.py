@@ -10,8 +10,8 @@ from itertools import islice
 from typing import Any
 
 from .columns import counts_rows, seems_id
-from .notation import THOUSANDS, Notation, is_numeric, notation_of, unified
-from .table import TableError, shown
+from .notation import BRACKETS, THOUSANDS, Notation, alike, is_numeric, matching, notation_of
+from .table import TableError, pa, pc, shown
 
 #: Cells that are missing: those of pandas.
 NA_VALUES = (
@@ -78,7 +78,7 @@ def delimiter_of(texts: dict[str, str], whole: bool, first: str) -> str:
     ``texts`` has the head for each delimiter that is tried; ``first`` wins a tie. Words have spaces
     between them too: a space is taken where nothing else cuts, or where it separates numbers only.
     """
-    best, chosen = (0.0, 0.0, 0), first
+    best, chosen, tabbed = (0.0, 0.0, 0), first, False
     for delimiter in sorted(texts, key=lambda sign: (sign == " ", sign != first)):
         try:
             rows = [row for _, row in head_rows(texts[delimiter], delimiter, whole)][:500]
@@ -90,8 +90,11 @@ def delimiter_of(texts: dict[str, str], whole: bool, first: str) -> str:
             continue
         cells = [cell for row in body for cell in row]
         numbers = sum(is_number(cell) or not cell or is_numeric(cell) for cell in cells)
-        if delimiter == " " and best[0] >= 0.9 and numbers < len(cells):
+        if delimiter == " " and (tabbed or (best[0] >= 0.9 and numbers < len(cells))):
             continue
+        # Groups of digits in cells between tabs have spaces between them too.
+        even = len({len(row) for row in rows}) == 1
+        tabbed |= delimiter == "\t" and even and 2 * numbers >= len(cells)
         score = (round(often / len(body), 1), round(numbers / len(cells), 2), count)
         if score > best:
             best, chosen = score, delimiter
@@ -134,8 +137,8 @@ def kinds_of(
     columns = list(zip(*(row for _, row in rows), strict=False))
     present = [[cell for cell in column if cell.strip() not in na] for column in columns]
     plain = [sum(map(is_number, cells)) for cells in present]
-    odd = {j: [unified(c) for c in present[j]] for j, n in enumerate(plain) if n < len(present[j])}
-    odd = {j: cells for j, cells in odd.items() if 2 * sum(map(is_numeric, cells)) >= len(cells)}
+    odd = {j: _alike(present[j]) for j, n in enumerate(plain) if n < len(present[j])}
+    odd = {j: c for j, c in odd.items() if 2 * (matching(c) + matching(c, BRACKETS)) >= len(c)}
     groups = THOUSANDS if thousands is None else (thousands,)
     other = {".": ",", ",": "."}.get(thousands or "")
     decimals = decimal or other or _decimals(present, plain, odd)
@@ -146,7 +149,7 @@ def kinds_of(
             continue
         count, notation = plain[j], kinds.usual
         if j in odd or (decimals[0] == "," and any("." in cell for cell in cells)):
-            notation, count = notation_of(odd.get(j, cells), decimals, groups)
+            notation, count = notation_of(odd[j] if j in odd else _alike(cells), decimals, groups)
             if notation.plain or notation == kinds.usual:
                 plain[j] = count
         if count < len(cells) and 2 * plain[j] < len(cells):
@@ -168,24 +171,26 @@ def kinds_of(
     return kinds
 
 
-def _decimals(
-    present: Sequence[Sequence[str]], plain: Sequence[int], odd: dict[int, list[str]]
-) -> str:
+def _decimals(present: Sequence[Sequence[str]], plain: Sequence[int], odd: dict[int, Any]) -> str:
     """Return the decimal signs that columns may have, that of most columns first.
 
     It is a comma where a column has numbers with a comma that are none with a point, and no column has
     the opposite.
     """
     prefers = dict.fromkeys(".,", False)
-    for alike in odd.values():
-        counts = {sign: notation_of(alike, sign)[1] for sign in ".,"}
+    for cells in odd.values():
+        counts = {sign: notation_of(cells, sign)[1] for sign in ".,"}
         sign = max(counts, key=lambda sign: counts[sign])
-        prefers[sign] |= counts["."] != counts[","] and 2 * counts[sign] >= len(alike)
+        prefers[sign] |= counts["."] != counts[","] and 2 * counts[sign] >= len(cells)
     if prefers[","]:
         whole = (column for j, column in enumerate(present) if plain[j] == len(column))
-        cells = (cell.strip() for column in whole for cell in column if "." in cell)
-        prefers["."] |= any(not _GROUPS.fullmatch(cell) for cell in cells)
+        points = (cell.strip() for column in whole for cell in column if "." in cell)
+        prefers["."] |= any(not _GROUPS.fullmatch(cell) for cell in points)
     return ",." if prefers[","] and not prefers["."] else ".,"
+
+
+def _alike(cells: Sequence[str]) -> Any:
+    return alike(pa.array(cells, pa.string()))
 
 
 def _example(cells: Sequence[str]) -> str:
@@ -197,8 +202,10 @@ def _disagreement(
     rows: Sequence[tuple[int, Sequence[str]]], j: int, notation: Notation, na: Collection[str]
 ) -> str:
     """Return a sentence that names a cell that is no number, and one that is."""
-    rule = re.compile(notation.pattern())
     cells = [(line, row[j]) for line, row in rows if row[j].strip() not in na]
-    line, odd = next((n, cell) for n, cell in cells if not rule.match(unified(cell)))
-    other = _example([cell for _, cell in cells if rule.match(unified(cell))])
+    good = pc.match_substring_regex(_alike([cell for _, cell in cells]), notation.pattern())
+    line, odd = cells[good.to_pylist().index(False)]
+    other = _example(
+        [cell for (_, cell), fits in zip(cells, good.to_pylist(), strict=True) if fits]
+    )
     return f"{shown(odd)} (line {line}) is no number as {shown(other)} is"
