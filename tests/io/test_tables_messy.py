@@ -1,5 +1,6 @@
 """Tables as people have them: formatted numbers, comments, sheets; each note says what was done."""
 
+import errno
 import gzip
 import io
 import sys
@@ -262,6 +263,8 @@ def test_integers_that_number_the_rows_name_them(tmp_path, case, ending):
     exact = read(path, columns=Columns(keep=["b", name], exact=True))
     np.testing.assert_array_equal(exact.X, frame[["b", name]].to_numpy(float))
     assert exact.ids is None
+    unnamed = read(path, columns=Columns(exact=True))  # for a model without names
+    np.testing.assert_array_equal(unnamed.X, frame.to_numpy(float))
 
 
 def test_text_goes_before_numbers_of_rows_which_are_then_announced(file):
@@ -533,3 +536,17 @@ def test_sheets_and_json_lines_through_a_pipe(monkeypatch, kind):
         content = b'{"a": 1, "b": 2}\n{"a": 3, "b": 5}\n'
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
     assert read("-").X.tolist() == [[1, 2], [3, 5]]
+
+
+def test_a_full_temporary_folder_is_told(file, monkeypatch):
+    path = file('{"a": 1}\n{"a": 2}\n', "t.jsonl")
+    monkeypatch.setattr("dualpca.io.tables.convert.csv.writer", lambda *_, **__: Full())
+    with pytest.raises(TableError, match=r"temporary folder .* is full .*; set TMPDIR"):
+        read(path)
+
+
+class Full:
+    """A writer to a full disk."""
+
+    def writerow(self, row):
+        raise OSError(errno.ENOSPC, "No space left on device")

@@ -112,7 +112,7 @@ def open_table(
         ids=() if options.id == ["none"] else _split(options.id),
         likely_ids=(model and model.notes.get("ids")) or (),
         label=options.label,
-        exact=names is not None,
+        exact=model is not None,
         varying=model is None and not keep and not pixels,
     )
     drops = options.missing is Missing.drop

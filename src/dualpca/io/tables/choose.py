@@ -51,7 +51,7 @@ def choose(header: Header, columns: Columns) -> Choice:
     if choice.ids and header.rows is None:
         unread |= {*choice.ids}
         if columns.ids is None:
-            choice.notes.append(_named_by(header, choice.ids))
+            choice.notes.append(_named_by(header, choice.ids, columns.exact))
     if columns.exact and columns.keep is not None:
         choice.exact = True
         _choose_exactly(header, list(columns.keep), unread, choice)
@@ -80,15 +80,15 @@ def _row_numbers(header: Header, columns: Columns, unread: set[int]) -> list[int
     return [] if columns.exact or len(others) < 2 else likely[:1]
 
 
-def _named_by(header: Header, ids: list[int]) -> str:
+def _named_by(header: Header, ids: list[int], exact: bool) -> str:
     """Return a note that tells which columns name the rows."""
     names = " and ".join(shown(header.names[j]) for j in ids)
     form = "the columns {}, which are" if len(ids) > 1 else "column {}, which is"
     if len(ids) == 1 and ids[0] in header.dates:
         form = "column {}, of dates, which is"
     note = f"rows are named by {form.format(names)} not analysed"
-    numbers = len(ids) == 1 and ids[0] not in header.text and ids[0] in header.numbered
-    return f"{note}; --id none analyses it" if numbers and ids[0] not in header.index else note
+    numbers = set(ids) <= set(header.numbered) - set(header.index)
+    return f"{note}; --id none analyses it" if numbers and not exact else note
 
 
 def _choose_features(

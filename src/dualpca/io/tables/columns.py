@@ -34,7 +34,8 @@ class Columns:
         The column with a label for each row.
     exact : bool
         ``keep`` are the names of a model's features: read exactly these columns, in this order. A
-        file without names has to have as many columns.
+        file without names has to have as many columns. No column of integers is taken to number the
+        rows.
     varying : bool
         Leave out columns of a table whose cells are all equal or missing. Matrices (npy, npz, Matrix
         Market, HDF5 and zarr files), whose columns are alike, are read whole.

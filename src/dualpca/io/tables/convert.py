@@ -33,10 +33,16 @@ class Lines:
         """Write a row; one without cells is a blank line."""
         self.nbytes += sum(map(len, cells)) + len(cells) + 1
         check_size(self.nbytes, self._stored, self._free)
-        if cells:
-            self._writer.writerow(cells)
-        else:
-            self._text.write("\n")
+        try:
+            if cells:
+                self._writer.writerow(cells)
+            else:
+                self._text.write("\n")
+        except OSError as error:
+            raise TableError(
+                f"the temporary folder {tempfile.gettempdir()!r} is full ({error.strerror}); set TMPDIR "
+                "to a larger disk"
+            ) from error
 
     def source(self, options: dict[str, Any], **more: Any) -> TextSource:
         """Return the source that reads the rows."""

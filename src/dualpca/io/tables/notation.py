@@ -146,7 +146,7 @@ def _candidates(
     signs = Counter(_CURRENCY.findall("\n".join(others.to_pylist())))
     common = Notation(
         currency=signs.most_common(1)[0][0] if signs else "",
-        percent=2 * matching(cells, "%$") > len(cells),
+        percent=2 * matching(cells, "%") > len(cells),
         brackets=matching(cells, BRACKETS) > 0,
     )
     for decimal in decimals:
