@@ -5,12 +5,14 @@ import json
 import os
 import pty
 import re
+import shlex
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.pipeline import Pipeline
@@ -127,7 +129,7 @@ def test_fit_writes_a_model_that_python_loads(folder):
     out, err = command("fit", *RAW, "mine.csv", "-n", 2)
     assert "RobustPCA of mine.csv: 120 rows, 6 columns, 2 components" in out
     assert "model: mine.dualpca" in out
-    assert "left out text columns: city" in err
+    assert "left out text column: city" in err
     model = dualpca.load("mine.dualpca")
     expected = RobustPCA(2, random_state=0).fit(numbers())
     assert_allclose(model.components_, expected.components_, rtol=1e-12)
@@ -434,13 +436,22 @@ def test_an_id_column_of_numbers_is_remembered(folder, capsys):
     assert out.splitlines()[0] == "row,pc1,pc2"
 
 
-@pytest.mark.parametrize("ending", ["csv.gz", "tsv", "parquet", "npy", "npz", "zarr", "h5ad"])
+FORMATS = ["csv.gz", "tsv", "xlsx", "jsonl", "parquet", "npy", "npz", "zarr", "h5ad"]
+
+
+@pytest.mark.parametrize("ending", FORMATS)
 def test_formats(folder, capsys, ending):
     X, path = numbers(), f"data.{ending}"
     if ending == "csv.gz":
         Path(path).write_bytes(gzip.compress(Path("mine.csv").read_bytes()))
     elif ending == "tsv":
         Path(path).write_text(Path("mine.csv").read_text().replace(",", "\t"))
+    elif ending in ("xlsx", "jsonl"):
+        frame = pd.read_csv("mine.csv")
+        if ending == "xlsx":
+            frame.to_excel(path, index=False)
+        else:
+            frame.to_json(path, orient="records", lines=True, double_precision=15)
     elif ending == "parquet":
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -661,6 +672,63 @@ def test_notes_tell_what_was_assumed(folder, capsys):
     inside(capsys, "fit", "x.npy", "-q")
     _, err = inside(capsys, "transform", "x.dualpca", "mine.csv")
     assert "taken in their order" in err
+
+
+def test_formatted_numbers_constants_and_row_numbers_are_told(folder, capsys):
+    X = numbers()
+    rows = [f'{i + 1};{x[0] * 1e6:,.2f};{x[1]:.3f}%;7;"{x[2]:.4f}"' for i, x in enumerate(X)]
+    Path("messy.csv").write_text("n;price;rate;same;x\n" + "\n".join(rows))
+    _, err = inside(capsys, "fit", "messy.csv", "-n", 1)
+    assert "(thousands ','): price" in err
+    assert "%' as -0.0" in err
+    assert "left out constant column: same" in err
+    assert "named by column 'n', which is not analysed; --id none analyses it" in err
+    model = dualpca.load("messy.dualpca")
+    assert list(model.feature_names_in_) == ["price", "rate", "x"]
+    out, _ = inside(capsys, "transform", "messy.dualpca", "messy.csv")
+    assert out.splitlines()[1].startswith("1,")
+    inside(capsys, "fit", "messy.csv", "-n", 1, "--id", "none", "-q", "-f")
+    names = ["n", "price", "rate", "x"]
+    assert list(dualpca.load("messy.dualpca").feature_names_in_) == names
+    inside(capsys, "fit", "messy.csv", "-n", 1, "--keep", "price,same,x", "-q", "-f")
+    assert list(dualpca.load("messy.dualpca").feature_names_in_) == ["price", "same", "x"]
+
+
+def test_options_of_lines_are_repeated_for_the_next_command(folder, capsys):
+    lines = Path("mine.csv").read_text().splitlines()
+    lines[5] += ",more"
+    Path("lines.csv").write_text("\n".join(["A title", *lines[:20], "% no row", *lines[20:]]))
+    given = ["--skip", "1", "--comment", "%", "--bad-lines", "skip", "--thousands", ","]
+    out, err = inside(capsys, "fit", "lines.csv", *given, "-n", 2)
+    assert "left out 1 line with too many or too few cells" in err
+    hint = next(line for line in out.splitlines() if line.startswith("list them with: "))
+    words = shlex.split(hint.removeprefix("list them with: dualpca "))
+    assert words[-8:] == [
+        "--thousands",
+        ",",
+        "--comment",
+        "%",
+        "--skip",
+        "1",
+        "--bad-lines",
+        "skip",
+    ]
+    listing, _ = inside(capsys, *words)
+    assert listing.startswith("row,id,")
+
+
+def test_pixels_are_kept_though_they_are_constant(folder, capsys):
+    X = np.random.default_rng(0).random((60, 9)).round(3)
+    X[:, [0, 8]] = 0
+    np.savetxt(
+        "digits.csv", X, delimiter=",", header=",".join(f"p{j}" for j in range(9)), comments=""
+    )
+    inside(capsys, "report", "digits.csv", "--image", "3x3", "-n", 2, "-q")
+    inside(capsys, "fit", "digits.csv", "-n", 2, "-q")
+    _, err = inside(capsys, "report", "digits.dualpca", "--image", "3x3", "-f", code=2)
+    assert "fitted without p0, p8: --keep '*' at fit" in err
+    inside(capsys, "fit", "digits.csv", "--keep", "*", "-n", 2, "-q", "-f")
+    inside(capsys, "report", "digits.dualpca", "digits.csv", "--image", "3x3", "-f", "-q")
 
 
 @pytest.mark.parametrize("scale", [1e200, 1e-200])

@@ -58,7 +58,7 @@ def test_numbers_names_ids_and_what_is_left_out(file):
     assert list(table.ids) == ["ada", "bob", "cyd"]
     assert table.id_columns == ["name"]
     assert table.left_out == ["city"]
-    assert any("left out text columns: city" in note for note in table.notes)
+    assert any("left out text column: city" in note for note in table.notes)
     assert any("'name'" in note for note in table.notes)
     assert (table.n_missing, table.n_dropped, table.labels) == (0, 0, None)
 
@@ -74,7 +74,7 @@ def test_labels_and_ids_are_never_features(file):
     none = read(path, columns=Columns(ids=()))
     assert none.ids is None
     assert none.left_out == ["kind"]
-    assert read(path, columns=Columns(label="kind")).ids is None
+    assert list(read(path, columns=Columns(label="kind")).ids) == ["1", "4"]
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|", " "])
@@ -290,7 +290,7 @@ MISTAKES = {
     "empty": ("", {}, "file is empty"),
     "blank": ("\n\n", {}, "file is empty"),
     "no rows": ("a,b\n", {}, "header but no rows"),
-    "short row": ("a,b\n1,2\n3\n", {}, "line 3 has 1 cells where 2"),
+    "short row": ("a,b\n1,2\n3\n", {}, "line 3 has 1 cell where 2"),
     "long row": ("a,b\n1,2\n\n3,4,5\n", {}, "line 4 has 3 cells where 2"),
     "infinite": ("a,b\n1,2\n3,inf\n-inf,4\n", {}, "2 cells infinite.*line 3, column 'b'"),
     "overflow": ("a,b\n1,2\n3,1e999\n", {}, "1 cell infinite.*line 3"),
@@ -298,7 +298,7 @@ MISTAKES = {
     "all missing": ("a,b\n1,NA\nNA,4\n", {"missing": "drop"}, "all of 2 rows have missing"),
     "delimiter": (PEOPLE, {"delimiter": ",,"}, "not one character"),
     "decimal": (PEOPLE, {"decimal": "x"}, "give '.' or ','"),
-    "format": (PEOPLE, {"format": "xlsx"}, "'xlsx' is not known; give one of csv"),
+    "format": (PEOPLE, {"format": "xls"}, "'xls' is not known; give one of csv"),
     "key": (PEOPLE, {"key": "X"}, "leave it out"),
 }
 
@@ -333,12 +333,12 @@ def test_files_that_are_none(tmp_path, file):
     for path, message in (
         (tmp_path / "none.csv", "No such file"),
         (tmp_path, "a folder, and no zarr"),
-        (file(PEOPLE, "data.xlsx"), "extension '.xlsx' is not known; give --format"),
+        (file(PEOPLE, "data.xls"), "extension '.xls' is not known; give --format"),
         (file(PEOPLE, "data"), "extension '' is not known"),
     ):
         with pytest.raises(TableError, match=message):
             read(path)
-    assert read(file(PEOPLE, "data.xlsx"), format="csv").X.shape == (3, 2)
+    assert read(file(PEOPLE, "data.xls"), format="csv").X.shape == (3, 2)
 
 
 def test_float32_on_request(file):
@@ -570,7 +570,7 @@ def test_path_objects_and_strings(file):
 def test_rows_in_the_file(file, dropped):
     lines = ["" if i in dropped else str(i) for i in range(10)]
     path = file("a,b\n" + "".join(f"{cell},1\n" for cell in lines))
-    table = read(path, missing="drop")
+    table = read(path, missing="drop", columns=Columns(ids=()))
     assert table.dropped.tolist() == dropped
     rows = table.in_file(np.arange(len(table.X)))
     np.testing.assert_array_equal(rows, table.X[:, 0] + 1)
@@ -624,7 +624,7 @@ def test_wide_rows_are_read_one_by_one_to_the_same_numbers(file, bad):
     lines = [",".join(["id", *names]), *(",".join([f"r{i}", *row]) for i, row in enumerate(cells))]
     path = file("\n".join(lines), "wide.csv")
     if bad is not None:
-        words = "line 4, column 'c7': 'x'" if bad == "x" else "line 4 has 20000 cells where 20001"
+        words = "line 4, column 'c7': 'x'" if bad == "x" else "line 4 has 20,000 cells where 20,001"
         with pytest.raises(TableError, match=words):
             read(path, delimiter=",")
         return

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from scale import LARGE, SEED, count, tries
 
 from dualpca.io.tables import Columns, TableError, read, write
-from dualpca.io.tables.columns import Header, choose
+from dualpca.io.tables.choose import choose
+from dualpca.io.tables.columns import Header
 
 pytest.importorskip("h5py")
 pytest.importorskip("pyarrow")

@@ -2,7 +2,6 @@
 
 import math
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -121,15 +120,21 @@ def report(
             check_image_shape(shape, math.prod(shape))
     except ValueError:
         raise RefusedError(f"--image {image!r} is no shape; give 28x28, or 32x32x3") from None
-    if shape and model.scale is options.Scale.auto and not fitting.is_model(source):
-        model = replace(model, scale=options.Scale.none)
-    fitted, table = fitting.open_or_fit(source, data, read, model, flags.silent)
+    fitted, table = fitting.open_or_fit(
+        source, data, read, model, flags.silent, pixels=image is not None
+    )
+    left, known = fitted.notes.get("left_out") or [], fitted.n_features
+    if shape is not None and known < math.prod(shape) <= known + len(left):
+        raise RefusedError(
+            f"--image {image} has {math.prod(shape):,} numbers, the model {known:,}; "
+            f"it was fitted without {listed(left)}: --keep '*' at fit keeps constant columns"
+        )
     rows: dict[str, Any] = {}
     if table is not None:
         rows = {"X": table.X, "row_names": table.ids, "labels": table.labels}
         if table.ids is None and table.n_dropped:
             numbers = table.in_file(np.arange(table.X.shape[0]))
-            rows["row_names"] = [f"row {i} of the file" for i in numbers]
+            rows["row_names"] = [f"data row {i} of the file" for i in numbers]
     with watching(flags.silent):
         write_report(
             fitted.model,

@@ -18,7 +18,7 @@ from ..inspect import ESTIMATORS, FittedModel
 from ..io.models import ModelFileError, read_header
 from ..io.tables import NA_VALUES, Columns, Table, TableError, Writer, read
 from ..io.tables.read import EXTENSIONS
-from ..io.tables.table import shown
+from ..io.tables.table import counted, shown
 from ..operators import as_operator
 from ..robust.sample import MOST, components_for
 from .options import FitOptions, Method, Missing, ReadOptions, Scale
@@ -86,9 +86,17 @@ def open_model(path: str) -> NotedModel:
 
 
 def open_table(
-    path: str, options: ReadOptions, quiet: bool, model: NotedModel | None = None
+    path: str,
+    options: ReadOptions,
+    quiet: bool,
+    model: NotedModel | None = None,
+    pixels: bool = False,
 ) -> Table:
-    """Return the rows of a file, with the columns of the model if there is one."""
+    """Return the rows of a file, with the columns of the model if there is one.
+
+    Without a model, constant columns are left out, unless --keep chose the columns or they are
+    ``pixels`` of pictures.
+    """
     keep, drop, names = _split(options.keep), _split(options.drop), None
     impute = options.missing is Missing.impute
     if model is not None:
@@ -103,10 +111,11 @@ def open_table(
     columns = Columns(
         keep=keep if names is None else names,
         drop=drop or (),
-        ids=_split(options.id),
+        ids=() if options.id == ["none"] else _split(options.id),
         likely_ids=(model and model.notes.get("ids")) or (),
         label=options.label,
-        exact=names is not None,
+        exact=model is not None,
+        varying=model is None and not keep and not pixels,
     )
     drops = options.missing is Missing.drop
     with watching(quiet) as watch:
@@ -118,6 +127,10 @@ def open_table(
             missing="drop" if drops else "keep" if impute else "refuse",
             delimiter="\t" if options.delimiter in ("\\t", "tab") else options.delimiter,
             decimal=options.decimal,
+            thousands=options.thousands,
+            comment=options.comment,
+            skip=options.skip,
+            bad_lines=str(options.bad_lines),
             na_values=[*NA_VALUES, *(options.na or ())],
             header="auto" if options.header is None else options.header,
             memory=options.memory * 2**20,
@@ -127,13 +140,14 @@ def open_table(
         )
     notes = list(table.notes)
     if impute and table.n_missing:
-        notes.append(f"{table.n_missing:,} missing cells are filled with medians of their columns")
+        cells = "cell is" if table.n_missing == 1 else "cells are"
+        notes.append(f"{table.n_missing:,} missing {cells} filled with medians of the columns")
     if model is not None and names is None:
         width = model.model.n_features_in_
         if table.X.shape[1] != width:
             raise TableError(
-                f"{path} has {table.X.shape[1]} columns of numbers where the model has {width} "
-                "features without names; give a file with the columns of the fit"
+                f"{path} has {counted(table.X.shape[1], 'column')} of numbers where the model has "
+                f"{counted(width, 'feature')} without names; give a file with the columns of the fit"
             )
         if table.names is not None:
             notes.append("the model has no names; the columns of the file are taken in their order")
@@ -154,6 +168,7 @@ def open_or_fit(
     options: FitOptions,
     quiet: bool,
     must_flag: bool = False,
+    pixels: bool = False,
 ) -> tuple[NotedModel, Table | None]:
     """Return a model from its file with the rows of DATA, if given; or fit a model to a data file."""
     make_estimator(options)  # raises if the options are wrong
@@ -162,7 +177,7 @@ def open_or_fit(
             open_model(source)  # raises the reason why it is no model
         if must_flag and options.components == "auto":
             options = replace(options, components="outliers")
-        return fit_file(source, read, options, quiet)
+        return fit_file(source, read, options, quiet, pixels)
     if options != FitOptions():
         raise RefusedError(f"{source} is a model already; its options belong to `dualpca fit`")
     fitted = open_model(source)
@@ -172,10 +187,10 @@ def open_or_fit(
 
 
 def fit_file(
-    path: str, read: ReadOptions, options: FitOptions, quiet: bool
+    path: str, read: ReadOptions, options: FitOptions, quiet: bool, pixels: bool = False
 ) -> tuple[NotedModel, Table]:
     """Return the model of a file, with the notes that go into its own, and the rows of the file."""
-    table = open_table(path, read, quiet)
+    table = open_table(path, read, quiet, pixels=pixels)
     X, impute = table.X, read.missing is Missing.impute
     if X.shape[0] < 2:
         raise TableError(f"{path} has one row of numbers; components need two at least")
@@ -184,7 +199,7 @@ def fit_file(
         warnings.simplefilter("always")
         scale = options.scale
         if scale is Scale.auto:
-            scale = Scale.none if as_operator(X).sparse else Scale.robust
+            scale = Scale.none if pixels or as_operator(X).sparse else Scale.robust
         if impute or scale != Scale.none:
             missing = "impute" if impute else "refuse"
             first = Preprocessor(str(scale), missing).fit(X)
@@ -276,11 +291,12 @@ def repeat_command(path: str, options: ReadOptions) -> str:
         of_fit = field.name in ("keep", "drop", "id", "label") or given is Missing.impute
         if given == field.default or of_fit:
             continue
+        name = field.name.replace("_", "-")
         if isinstance(given, bool):
-            words.append(f"--{field.name}" if given else f"--no-{field.name}")
+            words.append(f"--{name}" if given else f"--no-{name}")
         else:
             for value in given if isinstance(given, list) else [given]:
-                words += [f"--{field.name}", str(value)]
+                words += [f"--{name}", str(value)]
     return shlex.join(words)
 
 

@@ -17,6 +17,7 @@ Flag = StrEnum("Flag", ["density", "orthogonal", "score"])
 Missing = StrEnum("Missing", ["refuse", "drop", "impute"])
 Approximation = StrEnum("Approximation", ["none", "nystroem", "rff", "orf"])
 Precision = StrEnum("Precision", ["float32", "float64"])
+BadLines = StrEnum("BadLines", ["error", "skip"])
 
 
 class Method(StrEnum):
@@ -51,7 +52,9 @@ class ReadOptions:
     )
     drop: list[str] | None = _column(None, "Columns to leave out.")
     id: list[str] | None = _column(
-        None, "The column that names the rows; by default the first column of text."
+        None,
+        "The column that names the rows, or none; by default the first column of text, or one of"
+        " integers that number the rows.",
     )
     label: str | None = _column(None, "A column of labels for the rows.")
     missing: Missing = _column(
@@ -60,11 +63,20 @@ class ReadOptions:
     na: list[str] | None = _column(None, "Text that is a missing cell, besides NA and the like.")
     format: str | None = _file(
         None,
-        "csv, tsv, parquet, arrow, npy, npz, mtx, h5ad, hdf5 or zarr; by default from the extension.",
+        "csv, tsv, xlsx, jsonl, parquet, arrow, npy, npz, mtx, h5ad, hdf5 or zarr; by default from the"
+        " extension.",
     )
-    key: str | None = _file(None, "The array of an npz, HDF5 or zarr file.")
+    key: str | None = _file(None, "The array of an npz, HDF5 or zarr file, the sheet of an xlsx.")
     delimiter: str | None = _file(None, "The delimiter of a text file; detected by default.")
-    decimal: str | None = _file(None, "The decimal sign of a text file.")
+    decimal: str | None = _file(None, "The decimal sign of a text file; detected by default.")
+    thousands: str | None = _file(
+        None, "The sign between groups of three digits; detected by default."
+    )
+    comment: str | None = _file(None, "Leave out lines that begin with this text.")
+    skip: int = _file(0, "Leave out so many lines before the header.", min=0)
+    bad_lines: BadLines = _file(
+        BadLines.error, "Lines with too many or too few cells: an error, or left out."
+    )
     header: bool | None = _file(
         None, "Whether the first line has the names; detected by default.", "--header/--no-header"
     )

@@ -10,6 +10,7 @@ import typer
 from ..frames import VARIABLES, in_words
 from ..inspect import Reason, dense_cells
 from ..io.tables import Table, Writer
+from ..io.tables.table import counted
 from ..operators import as_operator
 from . import fitting, options
 from .fitting import NotedModel
@@ -46,7 +47,7 @@ def transform(
     if flags.json:
         print_json({"rows": n, "scores": output, "dropped_rows": table.n_dropped})
     elif not to_pipe and not flags.quiet:
-        say(f"scores of {n:,} rows: {output}")
+        say(f"scores of {counted(n, 'row')}: {output}")
     return OK
 
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from ...operators.arrow import UNNAMED, ArrowSource, index_of
 from ...operators.files import BLOCK
-from .columns import Header, Source
+from .columns import Header, Source, counts_rows, seems_id
 from .limits import check_columns, check_size, check_text
+from .sniff import ROWS
 from .table import Package, Strings, TableError, is_number, pa, pc, shown
 
 ds = Package("pyarrow.dataset")
@@ -46,7 +47,19 @@ class ArrowFile(Source):
             name = self._counted.name
             names.append(f"{UNNAMED}0__" if name in names else name)  # as pandas would write it
             text.add(len(names) - 1)
-        self.header = Header(names, text=frozenset(text), index=index, opaque=opaque)
+        types = pa.types
+        dates = frozenset(j for j in text - opaque if j < len(schema) and _is_date(schema.types[j]))
+        truth = [j for j, column in enumerate(schema) if types.is_boolean(column.type)]
+        self.header = Header(
+            names,
+            text=frozenset(text),
+            index=index,
+            opaque=opaque,
+            dates=dates,
+            remarks=dict.fromkeys(truth, "read true as 1 and false as 0"),
+        )
+        numbered = (j for j, kind in enumerate(schema.types) if types.is_integer(kind))
+        self.header.numbered = tuple(filter(self._counts_rows, numbered))
         # A cell takes a bit at least: zeros take little in Parquet.
         check_size(self.rows * len(names) // 8, stored)
 
@@ -63,6 +76,16 @@ class ArrowFile(Source):
             return self._data.select(columns).replace_schema_metadata()
         schema = self._data.schema
         return self._data.replace_schema(pa.schema([schema.field(j) for j in columns]))
+
+    def _counts_rows(self, column: int) -> bool:
+        """Return whether a column of integers seems to number the rows, by the first of them."""
+        name = self.header.names[column]
+        if column and not seems_id(name):
+            return False
+        part = self._select([column])
+        part = part.slice(0, ROWS) if hasattr(part, "slice") else part.head(ROWS)
+        cells = part.column(0)
+        return not cells.null_count and counts_rows(name, column == 0, cells.to_pylist())
 
     def blocks(self, features: list[int], texts: list[int]) -> Iterator[tuple[Any, list[Any]]]:
         strings, start = [self._strings(j).array for j in texts], 0
@@ -123,6 +146,11 @@ def _text_bytes(cells: Any) -> int:
     """Return the bytes of all texts of an array with a dictionary."""
     lengths = pc.binary_length(cells.dictionary).cast("int64")
     return pc.sum(lengths.take(cells.indices)).as_py() or 0
+
+
+def _is_date(kind: Any) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return pa.types.is_date(kind) or pa.types.is_timestamp(kind)
 
 
 def _names_rows(kind: Any) -> bool:

@@ -5,14 +5,16 @@ import mmap
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from ...operators import Blocks
-from ...operators.files import ArraySource
-from .columns import Choice, Source
+from ...operators.files import BLOCK, ArraySource
+from .choose import Choice
+from .columns import Source
 from .limits import check_text
 from .table import Strings, Table, TableError, counted, joined, listed, pa, shown
 
@@ -42,7 +44,7 @@ def gather(
 
     def one_pass(keep: Callable[[Any], Any] | None) -> tuple[list[Strings], Tally]:
         columns: list[list[Any]] = [[] for _ in texts]
-        tally, nbytes = Tally(names, source.place), 0
+        tally, nbytes = Tally(names, source.place, choice.varying and source.table), 0
         for block, cells in _blocks(source, choice.features, texts):
             with np.errstate(over="ignore"):  # infinite cells are counted
                 block = block.astype(dtype, copy=False)
@@ -56,7 +58,6 @@ def gather(
                 check_text(nbytes := nbytes + part.nbytes, memory)
             if on_rows is not None:
                 on_rows(tally.rows, *source.progress(tally.rows))
-        tally.check(missing, choice.exact)
         empty = [pa.array([], pa.string())]
         return [Strings(pa.chunked_array(column or empty)) for column in columns], tally
 
@@ -64,6 +65,12 @@ def gather(
     data = source.in_place(choice.features) if size > memory else None
     with closing(Rows(len(choice.features), dtype, memory)) as rows:
         strings, tally = one_pass(rows.append if data is None else None)
+        if (constant := tally.constant()).any():
+            choice = _without(choice, names, constant)
+            if data is not None or tally.is_odd(constant):
+                return gather(source, choice, missing, memory, dtype, on_rows)
+            rows.select(np.flatnonzero(~constant))
+        tally.check(missing, choice.exact)
         if data is not None and missing == "drop" and len(tally.incomplete):
             data, (strings, tally) = None, one_pass(rows.append)
         X = rows.finish() if data is None else data
@@ -90,6 +97,28 @@ def gather(
         several = len(strings) > 1
         table.ids = Strings(joined(*(s.array for s in strings), by="/")) if several else strings[0]
     return table
+
+
+def _without(choice: Choice, names: list[str], constant: np.ndarray) -> Choice:
+    """Return the choice without the columns that are constant."""
+    gone, kept = (list(np.flatnonzero(which)) for which in (constant, ~constant))
+    if not kept:
+        raise TableError(
+            f"all cells of {counted(len(names), 'column')} of numbers are equal: there is nothing to "
+            "analyse; see --delimiter and --header"
+        )
+    left = [names[j] for j in gone]
+    kind = "constant column" if len(left) == 1 else "constant columns"
+    return replace(
+        choice,
+        features=[choice.features[j] for j in kept],
+        names=[names[j] for j in kept],
+        left_out=[*choice.left_out, *left],
+        notes=[
+            *choice.notes,
+            f"left out {kind}: {listed(left)}; --keep analyses columns as they are",
+        ],
+    )
 
 
 def _blocks(source: Source, features: list[int], texts: list[int]) -> Iterator[Any]:
@@ -134,6 +163,19 @@ class Rows:
                 "raise --memory"
             ) from error
         self._count += len(block)
+
+    def select(self, columns: np.ndarray) -> None:
+        """Keep these columns only; rows are moved towards the start of the file."""
+        width, kept = (number * self._dtype.itemsize for number in (self._columns, len(columns)))
+        step = max(1, BLOCK // width)
+        for start in range(0, self._count, step):
+            self._file.seek(start * width)
+            content = self._file.read(step * width)
+            part = np.frombuffer(content, self._dtype).reshape(-1, self._columns)[:, columns]
+            self._file.seek(start * kept)
+            self._file.write(np.ascontiguousarray(part).data)
+        self._file.truncate(self._count * kept)
+        self._columns = len(columns)
 
     def finish(self) -> Any:
         """Return the matrix, in memory or in the file; None if it has no rows."""
@@ -182,19 +224,26 @@ class MappedFile(ArraySource):
 
 
 class Tally:
-    """Count missing and infinite cells; ``place`` says where a row is, for the user."""
+    """Count missing and infinite cells; ``place`` says where a row is, for the user.
 
-    def __init__(self, names: list[str], place: Callable[[int], str]) -> None:
+    ``varying`` columns are looked for as well: those that have two cells of different numbers.
+    """
+
+    def __init__(self, names: list[str], place: Callable[[int], str], varying: bool) -> None:
         self._names, self._place = names, place
         self.rows = self.cells = self._infinite = 0  # cells that are missing
         self._first_infinite = (0, 0)
         self._missing = np.zeros(len(names), dtype=np.int64)
+        self._alike = np.arange(len(names) if varying else 0)  # columns that have not varied so far
+        self._value = np.full(len(self._alike), np.nan)
         self.incomplete = np.zeros(0, dtype=np.int64)  # the rows with missing cells, from 0
 
     def count(self, block: Any) -> np.ndarray | None:
         """Count a block, dense or CSR; return which of its rows are complete, None where all are."""
         start = self.rows
         self.rows += block.shape[0]
+        if len(self._alike) and block.shape[0]:
+            self._compare(block[:, self._alike])
         # One number decides in nearly every case: a sum of finite entries seldom overflows.
         with np.errstate(over="ignore", invalid="ignore"):
             if np.isfinite(block.sum()):
@@ -219,6 +268,23 @@ class Tally:
         complete[rows[missing]] = False
         self.incomplete = np.concatenate([self.incomplete, start + np.flatnonzero(~complete)])
         return complete
+
+    def _compare(self, part: np.ndarray) -> None:
+        """Compare columns that have not varied so far with their first cell."""
+        low, high = np.fmin.reduce(part, axis=0), np.fmax.reduce(part, axis=0)  # without NaN
+        value = np.where(np.isnan(self._value), low, self._value)
+        same = np.isnan(low) | ((low == value) & (high == value))
+        self._alike, self._value = self._alike[same], value[same]
+
+    def constant(self) -> np.ndarray:
+        """Return which columns did not vary, if there is more than one row."""
+        constant = np.zeros(len(self._names), dtype=bool)
+        constant[self._alike] = self.rows > 1
+        return constant
+
+    def is_odd(self, columns: np.ndarray) -> bool:
+        """Return whether cells of these columns are missing, or any cell is infinite."""
+        return bool(self._infinite or self._missing[columns].any())
 
     def check(self, missing: str, exact: bool) -> None:
         """Refuse infinite cells, and missing ones on request; ``exact`` where a model has its columns."""

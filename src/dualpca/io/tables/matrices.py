@@ -30,6 +30,8 @@ class MatrixSource(Source):
     ``lasting`` data can still be read when the table is returned.
     """
 
+    table = False
+
     def __init__(
         self, data: Any, header: Header, row_columns: Any = None, *, lasting: bool = True
     ) -> None:
@@ -182,7 +184,7 @@ def matrix_market(file: BinaryIO, stored: int) -> Source:
     rows, columns, *count = map(int, sizes)
     sign = _SYMMETRIES[symmetry]
     if sign and rows != columns:
-        raise TableError(f"it is {symmetry}, of {rows} rows and {columns} columns; copy it again")
+        raise TableError(f"it is {symmetry}, and its shape is {rows} by {columns}; copy it again")
     entries = count[0] if count else rows * (rows + sign) // 2 if sign else rows * columns
     width = 1 if dense else 3 - pattern
     check_sparse((rows, columns), entries)
@@ -197,7 +199,9 @@ def matrix_market(file: BinaryIO, stored: int) -> Source:
         places = values[:, :2].T
         inside = (places >= 1) & (places <= [[rows], [columns]]) & (places == np.floor(places))
         if not inside.all():
-            raise TableError(f"an entry lies outside of the {rows} rows and {columns} columns")
+            raise TableError(
+                f"an entry lies outside of the shape, {rows} by {columns}; copy it again"
+            )
         i, j = places.astype(np.int64) - 1
     data = np.ones(entries) if pattern else values[:, -1]
     if sign:

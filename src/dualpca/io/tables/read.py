@@ -14,9 +14,10 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from ...operators import Blocks
-from . import hierarchy, matrices
+from . import convert, hierarchy, matrices
 from .arrow import ArrowFile
-from .columns import Columns, Source, choose
+from .choose import choose
+from .columns import Columns, Source
 from .gather import gather, readable
 from .limits import FREE
 from .sniff import NA_VALUES
@@ -27,15 +28,17 @@ EXTENSIONS = {
     **{"csv": "csv", "tsv": "tsv", "tab": "tsv", "txt": "csv", "parquet": "parquet"},
     **{"pq": "parquet", "arrow": "arrow", "feather": "arrow", "ipc": "arrow", "npy": "npy"},
     **{"npz": "npz", "mtx": "mtx", "h5ad": "hdf5", "h5": "hdf5", "hdf5": "hdf5", "zarr": "zarr"},
+    **{"xlsx": "xlsx", "xlsm": "xlsx", "jsonl": "jsonl", "ndjson": "jsonl"},
 }
 
 #: The first bytes of a stream tell its format; otherwise it is CSV.
 _MAGIC = {
     **{b"PAR1": "parquet", b"ARROW1": "arrow", b"\x93NUMPY": "npy", b"PK\x03\x04": "npz"},
-    **{b"\x89HDF": "hdf5", b"%%MatrixMarket": "mtx"},
+    **{b"\x89HDF": "hdf5", b"%%MatrixMarket": "mtx", b"{": "jsonl"},
 }
 
 MISSING = ("refuse", "drop", "keep")
+BAD_LINES = ("error", "skip")
 
 
 def read(
@@ -47,6 +50,10 @@ def read(
     missing: str = "refuse",
     delimiter: str | None = None,
     decimal: str | None = None,
+    thousands: str | None = None,
+    comment: str | None = None,
+    skip: int = 0,
+    bad_lines: str = "error",
     na_values: Collection[str] = NA_VALUES,
     header: str | bool = "auto",
     memory: int = 256 * 2**20,
@@ -56,26 +63,36 @@ def read(
 ) -> Table:
     """Read the numbers of a file, with the names of rows and columns.
 
-    Delimited text (csv, tsv, txt, also .gz and .bz2), Parquet, Arrow (Feather), npy, npz, Matrix
-    Market, HDF5 (h5ad too) and zarr are known by their extensions. A matrix larger than ``memory``
-    is streamed from the file, or from a temporary copy; sparse matrices stay sparse, in memory.
+    Delimited text (csv, tsv, txt, also .gz and .bz2), JSON lines, Excel (xlsx), Parquet, Arrow
+    (Feather), npy, npz, Matrix Market, HDF5 (h5ad too) and zarr are known by their extensions. A
+    matrix larger than ``memory`` is streamed from the file, or from a temporary copy; sparse matrices
+    stay sparse, in memory.
 
     Parameters
     ----------
     path : str or path
         The file; "-" is standard input, whose first bytes tell the format.
     format : str, optional
-        "csv", "tsv", "parquet", "arrow", "npy", "npz", "mtx", "h5ad", "hdf5" or "zarr", whatever the
-        extension.
+        "csv", "tsv", "jsonl", "xlsx", "parquet", "arrow", "npy", "npz", "mtx", "h5ad", "hdf5" or
+        "zarr", whatever the extension.
     key : str, optional
-        Which array of an npz, HDF5 or zarr file to read, such as "layers/counts".
+        Which array of an npz, HDF5 or zarr file to read, such as "layers/counts", or which sheet of
+        an xlsx; the first by default.
     columns : Columns, optional
         Which columns are numbers to analyse, names of rows, labels.
     missing : {"refuse", "drop", "keep"}
         Missing cells are an error, or their rows are left out, or they are NaN. Infinite cells
         are always an error.
-    delimiter, decimal : str, optional
-        Of delimited text; found out by default.
+    delimiter, decimal, thousands : str, optional
+        Of delimited text; found out by default, the last two for each column. Columns of numbers such
+        as 1,234 or 1.234,5, $ 5, 9.9% (which is 0.099), (12) (-12) or 1 234 are read where all cells
+        agree; notes say how.
+    comment : str, optional
+        Lines of text that begin with this are left out.
+    skip : int, default 0
+        So many lines of text before the header are left out.
+    bad_lines : {"error", "skip"}
+        Lines of text with too many or too few cells are an error, or are left out with a note.
     na_values : collection of str
         What stands for a missing cell in delimited text.
     header : {"auto", True, False}
@@ -112,6 +129,12 @@ def read(
     """
     if missing not in MISSING:
         raise ValueError(f"missing={missing!r} is not known; give one of {', '.join(MISSING)}")
+    if bad_lines not in BAD_LINES:
+        raise ValueError(
+            f"bad_lines={bad_lines!r} is not known; give one of {', '.join(BAD_LINES)}"
+        )
+    if isinstance(skip, bool) or not isinstance(skip, Integral) or skip < 0:
+        raise ValueError(f"skip={skip!r} is no number of lines; give one, such as 2")
     if isinstance(unpacked, bool) or not isinstance(unpacked, Integral) or unpacked < 1:
         raise ValueError(f"unpacked={unpacked!r} is no number of bytes; give one, such as 2**30")
     if dtype is not None and np.dtype(dtype).name not in ("float32", "float64"):
@@ -119,12 +142,15 @@ def read(
     if format is not None and format not in {*EXTENSIONS, *EXTENSIONS.values()}:
         known = ", ".join(EXTENSIONS)
         raise TableError(f"{path}: format {format!r} is not known; give one of {known}")
-    text = {"delimiter": delimiter, "decimal": decimal, "na_values": na_values, "header": header}
+    text = {
+        **{"delimiter": delimiter, "decimal": decimal, "thousands": thousands, "comment": comment},
+        **{"skip": int(skip), "bad_lines": bad_lines, "na_values": na_values, "header": header},
+    }
     try:
         with ExitStack() as stack:
             kind, file, place = _opened(path, format, stack)
             with readable():
-                source = _source(kind, file, place, key, text, int(unpacked))
+                source = _source(kind, file, place, key, text, int(unpacked), stack)
             with ExitStack() as closing:
                 closing.callback(source.close)
                 choice = choose(source.header, columns or Columns())
@@ -202,19 +228,31 @@ def _copied(stream: Any, stack: ExitStack) -> BinaryIO:
 
 def _by_magic(file: BinaryIO) -> str:
     file.seek(0)
-    head = file.read(16)
+    head = file.read(16).lstrip()
+    if head.startswith(b"PK") and b"xl/" in file.read(2**16):
+        return "xlsx"
     return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), "csv")
 
 
 def _source(
-    kind: str, file: BinaryIO, path: Path | None, key: str | None, text: dict[str, Any], free: int
+    kind: str,
+    file: BinaryIO,
+    path: Path | None,
+    key: str | None,
+    text: dict[str, Any],
+    free: int,
+    stack: ExitStack,
 ) -> Source:
-    if key is not None and kind not in ("npz", "hdf5", "zarr"):
-        raise TableError(f"--key {key!r} is for npz, HDF5 and zarr files; leave it out")
+    if key is not None and kind not in ("npz", "hdf5", "zarr", "xlsx"):
+        raise TableError(f"--key {key!r} is for npz, HDF5, zarr and xlsx files; leave it out")
     stored = file.seek(0, 2)
     file.seek(0)
     if kind in ("csv", "tsv"):
         return TextSource(file, stored, first="," if kind == "csv" else "\t", **text)
+    if kind == "xlsx":
+        return convert.sheet(file, stored, key, free, text, stack)
+    if kind == "jsonl":
+        return convert.json_lines(file, stored, free, text, stack)
     if kind in ("parquet", "arrow"):
         return ArrowFile(file, path, stored, parquet=kind == "parquet")
     if kind == "hdf5":

@@ -1,14 +1,17 @@
-"""Find delimiter, decimal sign, header and columns of text in the head of a delimited file."""
+"""Find delimiter, header and kinds of columns in the head of a delimited file."""
 
 import csv
 import io
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from .table import TableError
+from .columns import counts_rows, seems_id
+from .notation import BRACKETS, THOUSANDS, Notation, alike, is_numeric, matching, notation_of
+from .table import TableError, pa, pc, shown
 
 #: Cells that are missing: those of pandas.
 NA_VALUES = (
@@ -22,7 +25,18 @@ NUMBER = (
     r"|[nN]a[nN]|NAN)$|^(?:[tT]rue|TRUE|[fF]alse|FALSE)$"
 )
 _NUMBER = re.compile(NUMBER)
-_DECIMAL = {sign: re.compile(rf"[+-]?[0-9]*\{sign}[0-9]+(?:[eE][+-]?[0-9]+)?") for sign in ".,"}
+_TRUTH = {"true", "false"}
+_FRACTION = re.compile(r"[+-]?[0-9]*[.,][0-9]+(?:[eE][+-]?[0-9]+)?")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+_GROUPS = re.compile(r"[+-]?[1-9][0-9]{0,2}(?:\.[0-9]{3})+")
+
+_MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?"
+_DATE = re.compile(
+    r"(?:[0-9]{4}([-/.])[0-9]{1,2}\1[0-9]{1,2}|[0-9]{1,2}([-/.])[0-9]{1,2}\2(?:[0-9]{4}|[0-9]{2})"
+    rf"|[0-9]{{1,2}}[ -]{_MONTH}[ -][0-9]{{2,4}}|{_MONTH} [0-9]{{1,2}}, ?[0-9]{{4}})"
+    r"(?:[T ]+[0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)? ?(?:[AaPp][Mm])?"
+    r"(?:Z| ?[+-][0-9]{2}:?[0-9]{2})?)?"
+)
 
 DELIMITERS = "\t;|, "
 
@@ -53,9 +67,9 @@ def head_rows(text: str, delimiter: str, whole: bool) -> list[tuple[int, list[st
     return rows if len(rows) < 2 or (whole and len(rows) <= ROWS) else rows[:-1]
 
 
-def is_number(cell: str, decimal: str = ".") -> bool:
-    """Return whether a cell is a number or a truth value."""
-    return _NUMBER.match(cell.strip().replace(decimal, ".")) is not None
+def is_number(cell: str) -> bool:
+    """Return whether a cell is a number with a decimal point, or a truth value."""
+    return _NUMBER.match(cell.strip()) is not None
 
 
 def delimiter_of(texts: dict[str, str], whole: bool, first: str) -> str:
@@ -64,7 +78,7 @@ def delimiter_of(texts: dict[str, str], whole: bool, first: str) -> str:
     ``texts`` has the head for each delimiter that is tried; ``first`` wins a tie. Words have spaces
     between them too: a space is taken where nothing else cuts, or where it separates numbers only.
     """
-    best, chosen = (0.0, 0.0, 0), first
+    best, chosen, tabbed = (0.0, 0.0, 0), first, False
     for delimiter in sorted(texts, key=lambda sign: (sign == " ", sign != first)):
         try:
             rows = [row for _, row in head_rows(texts[delimiter], delimiter, whole)][:500]
@@ -75,40 +89,123 @@ def delimiter_of(texts: dict[str, str], whole: bool, first: str) -> str:
         if count < 2:
             continue
         cells = [cell for row in body for cell in row]
-        numbers = sum(is_number(cell) or is_number(cell, ",") or not cell for cell in cells)
-        if delimiter == " " and best[0] >= 0.9 and numbers < len(cells):
+        numbers = sum(is_number(cell) or not cell or is_numeric(cell) for cell in cells)
+        if delimiter == " " and (tabbed or (best[0] >= 0.9 and numbers < len(cells))):
             continue
+        # Groups of digits in cells between tabs have spaces between them too.
+        even = len({len(row) for row in rows}) == 1
+        tabbed |= delimiter == "\t" and even and 2 * numbers >= len(cells)
         score = (round(often / len(body), 1), round(numbers / len(cells), 2), count)
         if score > best:
             best, chosen = score, delimiter
     return chosen
 
 
-def decimal_of(rows: Sequence[Sequence[str]], delimiter: str) -> str:
-    """Return a comma where there are numbers with a comma, and none with a point."""
-    if delimiter == ",":
-        return "."
-    cells = [cell.strip() for row in rows for cell in row]
-    seen = {s: any(rule.fullmatch(cell) for cell in cells) for s, rule in _DECIMAL.items()}
-    return "," if seen[","] and not seen["."] else "."
-
-
 def counts_columns(first: Sequence[str], body: Sequence[Sequence[str]]) -> bool:
     """Return whether the first row counts from 0 or 1, as pandas names columns, above fractions."""
     counting = list(first) in [[str(j + k) for j in range(len(first))] for k in (0, 1)]
     cells = (cell for row in body for cell in row)
-    return counting and any(rule.fullmatch(cell) for cell in cells for rule in _DECIMAL.values())
+    return counting and any(map(_FRACTION.fullmatch, cells))
 
 
-def text_columns(
-    rows: Sequence[Sequence[str]], decimal: str, na: Collection[str]
-) -> tuple[frozenset[int], frozenset[int]]:
-    """Return the columns most of whose cells are no numbers, and those without any cell."""
-    text, empty = set(), set()
-    for j, column in enumerate(zip(*rows, strict=False)):
-        cells = [cell for cell in column if cell.strip() not in na]
+@dataclass
+class Kinds:
+    """What the columns of a head are: text (dates among it), empty, or numbers in some notation.
+
+    ``usual`` is the notation of columns that are not in ``notations``. ``remarks`` are how a column of
+    numbers is read, or why it is text though most of its cells are numbers. ``numbered`` columns seem
+    to number the rows.
+    """
+
+    usual: Notation
+    text: set[int] = field(default_factory=set)
+    dates: set[int] = field(default_factory=set)
+    empty: set[int] = field(default_factory=set)
+    notations: dict[int, Notation] = field(default_factory=dict)
+    remarks: dict[int, str] = field(default_factory=dict)
+    numbered: list[int] = field(default_factory=list)
+
+
+def kinds_of(
+    rows: Sequence[tuple[int, Sequence[str]]],
+    names: Sequence[str],
+    na: Collection[str],
+    decimal: str | None,
+    thousands: str | None,
+) -> Kinds:
+    """Return the kinds of the columns of some rows, each of which has the number of its line."""
+    columns = list(zip(*(row for _, row in rows), strict=False))
+    present = [[cell for cell in column if cell.strip() not in na] for column in columns]
+    plain = [sum(map(is_number, cells)) for cells in present]
+    odd = {j: _alike(present[j]) for j, n in enumerate(plain) if n < len(present[j])}
+    odd = {j: c for j, c in odd.items() if 2 * (matching(c) + matching(c, BRACKETS)) >= len(c)}
+    groups = THOUSANDS if thousands is None else (thousands,)
+    other = {".": ",", ",": "."}.get(thousands or "")
+    decimals = decimal or other or _decimals(present, plain, odd)
+    kinds = Kinds(Notation(decimals[0], thousands or ""))
+    for j, cells in enumerate(present):
         if not cells:
-            empty.add(j)
-        elif 2 * sum(is_number(cell, decimal) for cell in cells) < len(cells):
-            text.add(j)
-    return frozenset(text), frozenset(empty)
+            kinds.empty.add(j)
+            continue
+        count, notation = plain[j], kinds.usual
+        if j in odd or (decimals[0] == "," and any("." in cell for cell in cells)):
+            notation, count = notation_of(odd[j] if j in odd else _alike(cells), decimals, groups)
+            if notation.plain or notation == kinds.usual:
+                plain[j] = count
+        if count < len(cells) and 2 * plain[j] < len(cells):
+            kinds.text.add(j)
+            if all(_DATE.fullmatch(cell.strip()) for cell in cells):
+                kinds.dates.add(j)
+            elif 2 * count >= len(cells):
+                kinds.remarks[j] = _disagreement(rows, j, notation, na)
+            continue
+        if notation != kinds.usual:
+            kinds.notations[j] = notation
+            kinds.remarks[j] = notation.told(_example(cells))
+        elif any(cell.strip().lower() in _TRUTH for cell in cells):
+            kinds.remarks[j] = "read true as 1 and false as 0"
+        elif (j == 0 or seems_id(names[j])) and len(cells) == len(rows):
+            integers = [int(cell) for cell in cells if _INTEGER.fullmatch(cell.strip())]
+            if len(integers) == len(cells) and counts_rows(names[j], j == 0, integers):
+                kinds.numbered.append(j)
+    return kinds
+
+
+def _decimals(present: Sequence[Sequence[str]], plain: Sequence[int], odd: dict[int, Any]) -> str:
+    """Return the decimal signs that columns may have, that of most columns first.
+
+    It is a comma where a column has numbers with a comma that are none with a point, and no column has
+    the opposite.
+    """
+    prefers = dict.fromkeys(".,", False)
+    for cells in odd.values():
+        counts = {sign: notation_of(cells, sign)[1] for sign in ".,"}
+        sign = max(counts, key=lambda sign: counts[sign])
+        prefers[sign] |= counts["."] != counts[","] and 2 * counts[sign] >= len(cells)
+    if prefers[","]:
+        whole = (column for j, column in enumerate(present) if plain[j] == len(column))
+        points = (cell.strip() for column in whole for cell in column if "." in cell)
+        prefers["."] |= any(not _GROUPS.fullmatch(cell) for cell in points)
+    return ",." if prefers[","] and not prefers["."] else ".,"
+
+
+def _alike(cells: Sequence[str]) -> Any:
+    return alike(pa.array(cells, pa.string()))
+
+
+def _example(cells: Sequence[str]) -> str:
+    """Return a cell that shows the notation of its column: the one with most signs."""
+    return max((cell.strip() for cell in cells[:1000]), key=lambda c: len(re.sub("[0-9]", "", c)))
+
+
+def _disagreement(
+    rows: Sequence[tuple[int, Sequence[str]]], j: int, notation: Notation, na: Collection[str]
+) -> str:
+    """Return a sentence that names a cell that is no number, and one that is."""
+    cells = [(line, row[j]) for line, row in rows if row[j].strip() not in na]
+    good = pc.match_substring_regex(_alike([cell for _, cell in cells]), notation.pattern())
+    line, odd = cells[good.to_pylist().index(False)]
+    other = _example(
+        [cell for (_, cell), fits in zip(cells, good.to_pylist(), strict=True) if fits]
+    )
+    return f"{shown(odd)} (line {line}) is no number as {shown(other)} is"

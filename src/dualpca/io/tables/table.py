@@ -95,7 +95,7 @@ class Table:
     n_missing : int
         Missing cells in the columns of X, in rows kept or dropped.
     dropped : array of int
-        The rows of the file, from 0, that were dropped for their missing cells.
+        The data rows of the file, from 0, that were dropped for their missing cells.
     notes : list of str
         Sentences for the user.
     id_columns, label_column, left_out
@@ -119,7 +119,7 @@ class Table:
         return len(self.dropped)
 
     def in_file(self, rows: np.ndarray) -> np.ndarray:
-        """Return the rows of the file, from 1, of rows of X, from 0."""
+        """Return the data rows of the file, from 1, of rows of X, from 0."""
         before = self.dropped - np.arange(len(self.dropped))  # kept rows before each dropped one
         return rows + np.searchsorted(before, rows, side="right") + 1
 

@@ -1,71 +1,28 @@
 """CSV, TSV and other delimited text, streamed by pyarrow; all cells are read as strings first."""
 
-import bz2
-import codecs
-import gzip
 import io
-import itertools
-import re
-from collections import deque
-from collections.abc import Collection, Iterator
-from threading import Lock
+from collections import Counter, deque
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from . import sniff
 from .columns import Header, Source, unique, unnamed
+from .feed import PIECE, Feed, decoded, emptied, squeezed
 from .limits import COLUMNS, LONGEST, check_columns, check_line
-from .table import Package, TableError, listed, pa, pc, shown
+from .notation import THOUSANDS, Notation, is_numeric
+from .table import Package, TableError, counted, listed, pa, shown
 
 #: This much of a file decides what its columns are.
 HEAD = 2**20
 
-#: Bytes of a file that are decoded and parsed at a time. Four times as many take 120 MB more memory (a
-#: million rows of 50 numbers), and no less time.
-_PIECE = _BLOCK = 2**20
+#: Bytes of a file that are parsed at a time. Four times as many take 120 MB more memory (a million rows
+#: of 50 numbers), and no less time.
+_BLOCK = PIECE
 
 #: Rows of more columns are parsed one by one: pyarrow takes 10 KB for each column.
 _WIDE = 2**14
-
-#: What bytes that are no UTF-8 become: letters of latin-1.
-_LATIN_1 = {0xDC00 + byte: byte for byte in range(128, 256)}
-
-_RUNS = re.compile(rb'("[^"\r\n]*")|[ \t]+')
-_ENDS = re.compile(rb"^ | (?=\r?$)", re.MULTILINE)
-
-
-class Feed(io.RawIOBase):
-    """A stream of pieces, which pyarrow's threads read ahead until it is closed."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces, self._ready, self._lock = pieces, b"", Lock()
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        with self._lock:
-            while not self._ready and (piece := next(self._pieces, None)) is not None:
-                self._ready = piece
-            count = min(len(buffer), len(self._ready))
-            buffer[:count], self._ready = self._ready[:count], self._ready[count:]
-            return count
-
-    def close(self) -> None:
-        with self._lock:
-            self._pieces, self._ready = iter(()), b""
-        super().close()
-
-
-def _squeezed(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Make runs of spaces and tabs one space, and none at the ends of lines; quoted cells stay."""
-    tail, count = b"", 1
-    for piece in itertools.chain(pieces, [b""]):
-        lines, newline, tail = (tail + piece).rpartition(b"\n") if piece else (tail, b"", b"")
-        count += lines.count(b"\n") + len(newline)
-        check_line(tail, count)
-        yield _ENDS.sub(b"", _RUNS.sub(lambda run: run[1] or b" ", lines)) + newline
 
 
 class TextSource(Source):
@@ -78,17 +35,24 @@ class TextSource(Source):
         *,
         delimiter: str | None = None,
         decimal: str | None = None,
+        thousands: str | None = None,
+        comment: str | None = None,
+        skip: int = 0,
+        bad_lines: str = "error",
         na_values: Collection[str] = (),
         header: str | bool = "auto",
         first: str = ",",
+        names: Sequence[str] | None = None,
+        line: str = "line",
     ) -> None:
-        if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
-            raise TableError(f"delimiter {delimiter!r} is not one character; give one, such as ';'")
-        if decimal is not None and (decimal not in (".", ",") or decimal == delimiter):
-            remedy = "give '.' or ',' and another delimiter"
-            raise TableError(f"decimal {decimal!r} cannot be used; {remedy}")
+        """Take the ``names`` of the columns from elsewhere where they are not in the file.
+
+        ``line`` is what the user calls a line of the file.
+        """
+        _check(delimiter, decimal, thousands, comment)
         self._file, self._na, self.notes = file, frozenset(na_values), []
-        self._feed = Feed(iter(()))
+        self._emptied, self._comment, self._skips = skip, comment or "", bad_lines == "skip"
+        self._feed, self._line = Feed(iter(())), line
         truth = ("true", "false")
         numbers = [float(w) for w in self._na if sniff.is_number(w) and w.lower() not in truth]
         self._na_numbers = np.array([n for n in numbers if not np.isnan(n)])
@@ -96,40 +60,25 @@ class TextSource(Source):
         text, whole = self._head(delimiter, first)
         rows = sniff.head_rows(text, self._delimiter, whole)
         if not rows:
-            raise TableError("the file is empty; give one with a row of numbers at least")
+            why = (
+                "nothing is left without the lines of --skip and --comment"
+                if skip or comment
+                else ""
+            )
+            raise TableError(f"{why or 'the file is empty'}; give a row of numbers at least")
+        self._read_columns(rows, header, names, decimal, thousands)
         first_rows = [row for _, row in rows[:1000]]
-        self._decimal = decimal or sniff.decimal_of(first_rows, self._delimiter)
-        if self._decimal == "," and decimal is None:
-            self.notes.append("numbers are read with a decimal comma")
-        self._read_columns(rows, header)
         longest = max(len(text) // len(rows), max(sum(map(len, row)) for row in first_rows))
         self._block = max(_BLOCK, 16 * longest)
 
     def _open(self) -> Feed:
         """Return the text of the file from its start, in UTF-8; one that was opened before ends."""
         self._feed.close()
-        self._feed = Feed(_squeezed(self._pieces()) if self._delimiter == " " else self._pieces())
+        pieces = decoded(self._file, self.notes)
+        if self._emptied or self._comment:
+            pieces = emptied(pieces, self._emptied, self._comment)
+        self._feed = Feed(squeezed(pieces) if self._delimiter == " " else pieces)
         return self._feed
-
-    def _pieces(self) -> Iterator[bytes]:
-        stream: Any = self._file
-        stream.seek(0)
-        magic = stream.read(10)
-        stream.seek(0)
-        if magic.startswith(b"\x1f\x8b"):
-            stream = gzip.GzipFile(fileobj=stream)
-        elif magic.startswith(b"BZh") and magic[4:] == b"1AY&SY":
-            stream = bz2.BZ2File(stream)
-        first, others = stream.read(_PIECE), iter(lambda: stream.read(_PIECE), b"")
-        wide = first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-        encoding, errors = ("utf-16", "replace") if wide else ("utf-8-sig", "surrogateescape")
-        decoder = codecs.getincrementaldecoder(encoding)(errors)
-        for piece in itertools.chain([first], others, [b""]):
-            text = decoder.decode(piece, final=not piece)
-            if not text.isascii() and (latin := text.translate(_LATIN_1)) != text:
-                text, note = latin, "the file is not UTF-8; its text is read as latin-1"
-                self.notes += [] if note in self.notes else [note]
-            yield text.encode(errors="replace")
 
     def _head(self, delimiter: str | None, first: str) -> tuple[str, bool]:
         """Return a head of at least two rows, and whether it is all; find the delimiter on the way."""
@@ -138,8 +87,8 @@ class TextSource(Source):
             self._delimiter = ""
             head = io.BufferedReader(self._open()).read(size + 1)
             whole, head = len(head) <= size, head[:size]
-            squeezed = b"".join(_squeezed(iter([head])))
-            texts = {s: (squeezed if s == " " else head).decode(errors="replace") for s in signs}
+            spaced = b"".join(squeezed(iter([head])))
+            texts = {s: (spaced if s == " " else head).decode(errors="replace") for s in signs}
             if size > COLUMNS:  # lists of cells take more memory than text
                 for sign, text in texts.items():
                     lines = text.replace("\r", "\n").split("\n")
@@ -155,27 +104,44 @@ class TextSource(Source):
                 )
             size *= 8
 
-    def _read_columns(self, rows: list[tuple[int, list[str]]], header: str | bool) -> None:
+    def _read_columns(
+        self,
+        rows: list[tuple[int, list[str]]],
+        header: str | bool,
+        given: Sequence[str] | None,
+        decimal: str | None,
+        thousands: str | None,
+    ) -> None:
         """Find the names and kinds of the columns in the rows of the head."""
         first, titled = rows[0][1], bool(header)
-        if header == "auto":
+        if given is None and header == "auto":
             counting = sniff.counts_columns(first, [row for _, row in rows[1:]])
             cells = (cell for cell in first if cell.strip() not in self._na)
-            titled = counting or not all(sniff.is_number(cell, self._decimal) for cell in cells)
+            titled = counting or not all(
+                sniff.is_number(cell) or is_numeric(cell) for cell in cells
+            )
             if counting:
                 self.notes.append("the first row counts the columns; it is taken for their names")
-        body = [row for _, row in rows[titled:]]
-        self._skip = rows[0][0] if titled else 0
+        body = rows if given is not None else rows[titled:]
+        self._skip = rows[0][0] if titled and given is None else 0
         if not body:
             raise TableError("the file has a header but no rows; add some, or see --header")
-        names = [name.strip() for name in first]
+        names = [name.strip() for name in given or first]
         index: tuple[int, ...] = ()
-        if titled and all(len(row) == len(names) + 1 for row in body):
+        widths = Counter(len(row) for _, row in body)
+        usual = widths.most_common(1)[0][0]
+        if titled and usual == len(names) + 1 and (self._skips or len(widths) == 1):
             # Lines end with a delimiter; or R wrote nothing above the names of rows.
-            names = [*names, ""] if all(not row[-1] for row in body) else ["", *names]
-        body = [row for row in body if len(row) == len(names)]
-        text, empty = sniff.text_columns(body, self._decimal, self._na)
-        empty = frozenset(j for j in empty if titled and not names[j])
+            ended = all(not row[-1] for _, row in body if len(row) == usual)
+            names = [*names, ""] if ended else ["", *names]
+        elif self._skips and not titled:
+            names = unnamed(usual)
+        body = [(line, row) for line, row in body if len(row) == len(names)]
+        kinds = sniff.kinds_of(body, names, self._na, decimal, thousands)
+        self._usual, self._notations = kinds.usual, kinds.notations
+        if self._usual.decimal == "," and decimal is None:
+            self.notes.append("numbers are read with a decimal comma")
+        empty = frozenset(j for j in kinds.empty if titled and not names[j])
         if titled and len(names) > 1 and not names[0] and 0 not in empty:
             names[0], index = "row", (0,)
         if empty:
@@ -185,16 +151,29 @@ class TextSource(Source):
             more = f"..x{len(names)}" if len(names) > 1 else ""
             self.notes.append(f"no header: columns are called x1{more}")
         names = unique(names, self.notes) if titled else unnamed(len(names))
-        self.header = Header(names, titled, text=text, index=index, empty=empty)
+        self.header = Header(
+            names,
+            titled,
+            text=frozenset(kinds.text),
+            dates=frozenset(kinds.dates),
+            index=index,
+            empty=empty,
+            remarks=kinds.remarks,
+            numbered=tuple(kinds.numbered),
+        )
 
     def progress(self, done: int) -> tuple[int, int]:
         return self._file.tell(), self._size
 
     def place(self, row: int) -> str:
-        for count, (line, _) in enumerate(self._rows()):
+        rows = ((line, cells) for line, cells in self._rows() if self._is_even(cells))
+        for count, (line, _) in enumerate(rows):
             if count == row:
-                return f"line {line}"
-        return f"row {row + 1}"
+                return f"{self._line} {line}"
+        return super().place(row)
+
+    def _is_even(self, cells: list[str]) -> bool:
+        return not self._skips or len(cells) == len(self.header.names)
 
     def _rows(self) -> Iterator[tuple[int, list[str]]]:
         """Yield the rows below the header, each with the number of its last line."""
@@ -204,14 +183,30 @@ class TextSource(Source):
         yield from (row for row in rows if row[0] > self._skip)
 
     def blocks(self, features: list[int], texts: list[int]) -> Iterator[tuple[Any, list[Any]]]:
-        if len(self.header.names) > _WIDE:
-            yield from self._one_by_one(features, texts)
-            return
+        bad: list[str] = []  # the first of the lines that are skipped, and an empty text for others
+        wide = len(self.header.names) > _WIDE
+        yield from (self._one_by_one if wide else self._by_arrow)(features, texts, bad)
+        if bad:
+            lines = counted(len(bad), self._line)
+            note = f"left out {lines} with too many or too few cells, the first {shown(bad[0])}"
+            self.notes += [] if note in self.notes else [note]
+
+    def _by_arrow(
+        self, features: list[int], texts: list[int], bad: list[str]
+    ) -> Iterator[tuple[Any, list[Any]]]:
+        def handle(row: Any) -> str:
+            bad.append("" if bad else row.text)
+            return "skip"
+
         csv = Package("pyarrow.csv")
         names = [str(j) for j in range(len(self.header.names))]
         wanted = [names[j] for j in dict.fromkeys([*features, *texts])]
         read = csv.ReadOptions(column_names=names, skip_rows=self._skip, block_size=self._block)
-        parse = csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True)
+        parse = csv.ParseOptions(
+            delimiter=self._delimiter,
+            newlines_in_values=True,
+            invalid_row_handler=handle if self._skips else None,
+        )
         types = dict.fromkeys(wanted, pa.string())
         convert = csv.ConvertOptions(column_types=types, include_columns=wanted)
         done, file = 0, pa.PythonFile(self._open(), mode="r")
@@ -224,47 +219,70 @@ class TextSource(Source):
                     yield block, [batch.column(names[j]) for j in texts]
                     done += batch.num_rows
         except pa.ArrowInvalid as error:
-            deque(self._one_by_one([], []), maxlen=0)  # raises at a line that is uneven
+            deque(self._one_by_one([], [], []), maxlen=0)  # raises at a line that is uneven
             reason = f"the text cannot be read ({shown(str(error).splitlines()[0])})"
             raise TableError(f"{reason}; check its quotes and --delimiter") from error
         finally:
             self._feed.close()
 
-    def _one_by_one(self, features: list[int], texts: list[int]) -> Iterator[tuple[Any, list[Any]]]:
-        expected = len(self.header.names)
-        for done, (line, row) in enumerate(self._rows()):
+    def _one_by_one(
+        self, features: list[int], texts: list[int], bad: list[str]
+    ) -> Iterator[tuple[Any, list[Any]]]:
+        expected, done = len(self.header.names), 0
+        groups: dict[Notation, list[int]] = {}
+        for k, j in enumerate(features):
+            groups.setdefault(self._notations.get(j, self._usual), []).append(k)
+        for line, row in self._rows():
+            if not self._is_even(row):
+                bad.append("" if bad else self._delimiter.join(row))
+                continue
             if len(row) != expected:
                 raise TableError(
-                    f"line {line} has {len(row)} cells where {expected} are expected; correct that "
-                    "line, or give the right --delimiter"
+                    f"{self._line} {line} has {counted(len(row), 'cell')} where {expected:,} are "
+                    f"expected; correct that {self._line}, give the right --delimiter, or leave such "
+                    "lines out with --bad-lines skip"
                 )
-            cells = pa.array([row[j] for j in features], pa.string())
-            numbers = self._numbers(cells, done, features)
-            yield numbers[None], [pa.array([row[j]], pa.string()) for j in texts]
+            numbers = np.empty((1, len(features)))
+            for places in groups.values():
+                columns = [features[k] for k in places]
+                cells = pa.array([row[j] for j in columns], pa.string())
+                numbers[0, places] = self._numbers(cells, done, columns)
+            yield numbers, [pa.array([row[j]], pa.string()) for j in texts]
+            done += 1
 
     def _numbers(self, cells: Any, row: int, columns: list[int]) -> np.ndarray:
         """Return numbers, NaN where one is missing: of a row, or from a row on of a single column."""
-        plain = cells if self._decimal == "." else pc.replace_substring(cells, self._decimal, ".")
-        try:
-            numbers = plain.cast(pa.float64())
-        except pa.ArrowInvalid:  # missing cells, spaces, truth values, or text
-            na = pa.array(sorted(self._na), pa.string())
-            missing = pc.is_in(pc.utf8_trim_whitespace(cells), value_set=na)
-            plain = pc.if_else(missing, None, pc.utf8_trim_whitespace(plain))
-            good = pc.fill_null(pc.match_substring_regex(plain, sniff.NUMBER), True)
-            bad = pc.index(good, False).as_py()
-            if bad >= 0:
-                at, j = (row + bad, columns[0]) if len(columns) == 1 else (row, columns[bad])
-                raise TableError(
-                    f"{self.place(at)}, column {shown(self.header.names[j])}: "
-                    f"{shown(cells[bad].as_py())} is no number; correct the cell, declare it missing "
-                    "with --na, or leave the column out with --drop"
-                ) from None
-            lower = pc.utf8_lower(plain)
-            for word, digit in (("true", "1"), ("false", "0")):
-                plain = pc.if_else(pc.equal(lower, word), digit, plain)
-            numbers = pc.replace_substring_regex(plain, r"^\+", "").cast(pa.float64())
-        values = numbers.to_numpy(zero_copy_only=False)
+        notation = self._notations.get(columns[0], self._usual)
+        values, bad = notation.numbers(cells, self._na)
+        if values is None:
+            at, j = (row + bad, columns[0]) if len(columns) == 1 else (row, columns[bad])
+            cell, options = cells[bad].as_py(), ""
+            if is_numeric(cell):
+                options = ", say how it is written with --thousands and --decimal"
+            raise TableError(
+                f"{self.place(at)}, column {shown(self.header.names[j])}: {shown(cell)} is no number"
+                f"{notation.words()}; correct the cell{options}, declare it missing with --na, or "
+                "leave the column out with --drop"
+            )
         if len(self._na_numbers):  # -999 is missing also where it is written -999.0
             values = np.where(np.isin(values, self._na_numbers), np.nan, values)
         return values
+
+
+def _check(
+    delimiter: str | None, decimal: str | None, thousands: str | None, comment: str | None
+) -> None:
+    if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
+        raise TableError(f"delimiter {delimiter!r} is not one character; give one, such as ';'")
+    if decimal is not None and (decimal not in (".", ",") or decimal == delimiter):
+        remedy = "give '.' or ',' and another delimiter"
+        raise TableError(f"decimal {decimal!r} cannot be used; {remedy}")
+    if thousands is not None and (
+        thousands not in THOUSANDS or (thousands and thousands == decimal)
+    ):
+        raise TableError(
+            f"thousands {thousands!r} cannot be used; give ',', '.', ' ' or \"'\", and another sign than "
+            "--decimal; '' if digits are not grouped"
+        )
+    if comment is not None and (not comment or set(comment) & set("\r\n")):
+        raise TableError(f"comment {comment!r} begins no line; give a text such as '#'")
