@@ -19,6 +19,10 @@ from .rows import write_scores
 from .run import OK, RefusedError, stderr_line
 from .watch import watching
 
+#: The notes of a model file that a report shows, and their names there.
+NOTES = {"source": "source", "ids": "ids", "label": "label"}
+NOTES |= {"left_out": "dropped", "dropped_rows": "Rows left out for missing cells"}
+
 
 @options.grouped
 def fit(
@@ -144,7 +148,9 @@ def report(
             title=title,
             feature_names=fitted.input_names,
             image_shape=shape,
-            notes={key.replace("_", " "): value for key, value in fitted.notes.items() if value},
+            notes={
+                NOTES[key]: value for key, value in fitted.notes.items() if value and key in NOTES
+            },
             max_points=max_points,
         )
     if flags.json:

@@ -9,7 +9,7 @@ from ..io.tables.table import counted
 from ._html import escape, joined, percent
 from ._row_sections import button
 from ._rows import Rows
-from ._words import reasons, times_the_limit
+from ._words import how_many, reasons, times_the_limit
 
 #: The most rows in the headline.
 WORST = 10
@@ -59,7 +59,7 @@ def _why(fitted: FittedModel, rows: Rows, i: int) -> str:
     """Return the kind, the distance and the reasons of a row, as HTML."""
     times = times_the_limit(fitted, rows, i)
     facts = [rows.kinds[i]] if rows.kinds else []
-    facts += [] if times is None else [f"{times:.3g} times the limit"]
+    facts += [] if times is None else [f"{how_many(times)} the limit"]
     because = reasons(rows.details[i], fitted.feature_names) if rows.details else []
     return escape(f"{', '.join(facts)}{': ' if facts and because else ''}{joined(because)}.")
 

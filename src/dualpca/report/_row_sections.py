@@ -11,7 +11,7 @@ from . import _figures as figures
 from . import _html as html
 from ._rows import MENU, Rows
 from ._section import Section
-from ._words import FLAGS, drawn, flagged_words, reasons, times_the_limit
+from ._words import FLAGS, drawn, flagged_words, how_many, reasons, times_the_limit
 
 #: The most rows of a table behind a figure, and flagged rows in their table.
 TABLE, FLAGGED = 50, 200
@@ -122,7 +122,7 @@ def outliers(fitted: FittedModel, rows: Rows | None) -> Section:
     if len(rows.farthest):
         first = int(rows.farthest[0])
         times = times_the_limit(fitted, rows, first)
-        how_far = "" if times is None else f": {times:.3g} times the limit"
+        how_far = "" if times is None else f": {how_many(times)} the limit"
         words += f" Farthest is {rows.called(first)}{how_far}."
     overflown = int((~np.isfinite(rows.distances)).any(axis=1).sum())
     if overflown:

@@ -38,6 +38,11 @@ def flagged_words(rows: Rows) -> str:
     return f"Flagged: {rows.n_flagged:,} of {counted(rows.total, 'row')} ({share})."
 
 
+def how_many(times: float) -> str:
+    """Return a ratio in words: "4.2 times", "1,530 times"."""
+    return f"{times:,.0f} times" if 100 <= times < 1e9 else f"{times:.2g} times"
+
+
 def passes(n: int) -> str:
     """Return a number of passes."""
     return f"{n:,} pass{'' if n == 1 else 'es'} over the data"
