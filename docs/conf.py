@@ -81,6 +81,7 @@ ELSEWHERE = {
     r"\]\(\.\./CHANGELOG\.md": "](changelog.md",
     r"\]\(\.\./examples/\)": "](generated/gallery/index.rst)",
     r"\]\(\.\./examples/(plot_\w+)\.py\)": r"](generated/gallery/\1.rst)",
+    r"\[([^\]]+)\]\(\.\./examples/shops\.csv\)": r"{download}`\1 <../examples/shops.csv>`",
 }
 
 

@@ -72,6 +72,7 @@ def add_outputs(app, docname, source):
         return "\n\n".join([*parts, *pictures(f"{path.stem}-{count}")])
 
     with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(HERE.parent / "examples" / "shops.csv", folder)
         os.chdir(folder)
         try:
             source[0] = BLOCK.sub(shown, source[0])

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import shutil
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -18,7 +19,7 @@ PAGES = [
     *sorted(DOCS.glob("*.md")),
 ]
 PUBLIC = [
-    *("formulations", "functions", "inspect", "losses", "operators", "solvers"),
+    *("formulations", "frames", "functions", "inspect", "losses", "operators", "solvers"),
     *("io.models", "io.onnx", "io.tables", "plots", "progress", "report"),
 ]
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -77,6 +78,7 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
     """The blocks of a page run one after the other, but for those marked ``<!-- not run: why -->``."""
     plt = pytest.importorskip("matplotlib.pyplot")
     monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "examples" / "shops.csv", tmp_path)
     names: dict = {}
     for mark, block in BLOCK.findall(page.read_text(encoding="utf-8")):
         if mark:

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 #: The most characters of a name or cell in a message.
 LONG = 60
@@ -117,6 +118,18 @@ class Table:
     def n_dropped(self) -> int:
         """The number of rows that were dropped."""
         return len(self.dropped)
+
+    def frame(self) -> Any:
+        """Return the numbers as a pandas data frame, with the ids of the rows as its index."""
+        import pandas as pd
+
+        if sp.issparse(self.X) or not isinstance(self.X, np.ndarray):
+            raise TableError(
+                f"X is a {type(self.X).__name__}, which a data frame would copy into memory; use X itself"
+            )
+        return pd.DataFrame(
+            self.X, columns=self.names, index=None if self.ids is None else list(self.ids)
+        )
 
     def in_file(self, rows: np.ndarray) -> np.ndarray:
         """Return the data rows of the file, from 1, of rows of X, from 0."""
