@@ -295,12 +295,6 @@ class FittedModel:
         squares = 2 * max(float(model._log_peak) - float(model.offset_), 0.0)
         return {"score": squares**0.5, "orthogonal": (squares * model.noise_variance_) ** 0.5}
 
-    @property
-    def cutoffs(self) -> dict[str, float]:
-        """The quantiles at 0.975 of the two distances of good rows."""
-        model = self.estimator
-        return {"score": model.score_cutoff_, "orthogonal": model.orthogonal_cutoff_}
-
 
 def sample_rows(
     always: np.ndarray, others: np.ndarray, count: int, rng: np.random.Generator

@@ -161,17 +161,17 @@ def test_map_of_one_good_row_has_no_flagged_point(model):
 def test_lines_where_orthogonal_distances_flag():
     model = fitted(flag="orthogonal")
     ax = outlier_map(model)
-    assert horizontal(ax, "--") == [model.orthogonal_cutoff_]
-    assert vertical(ax, "--") == [model.score_cutoff_]
+    assert horizontal(ax, "--") == [model.limits_[1]]
+    assert vertical(ax, "--") == [model.limits_[0]]
     assert horizontal(ax, "-") == [-model.offset_]
     assert vertical(ax, "-") == []
-    assert legend(ax)[2:] == ["cut-offs at 0.975", "flagging limit"]
+    assert legend(ax)[2:] == ["kinds of rows", "flagging limit"]
 
 
 def test_lines_where_score_distances_flag(flat):
     ax = outlier_map(flat)
-    assert horizontal(ax, "--") == [flat.orthogonal_cutoff_]
-    assert vertical(ax, "--") == [flat.score_cutoff_]
+    assert horizontal(ax, "--") == [flat.limits_[1]]
+    assert vertical(ax, "--") == [flat.limits_[0]]
     assert horizontal(ax, "-") == []
     assert vertical(ax, "-") == [-flat.offset_]
     assert_map(ax, flat.score_distances_, flat.orthogonal_distances_, flat.outliers_)
@@ -1036,9 +1036,9 @@ def test_wrong_numbers():
     with pytest.raises(ValueError, match=r"flagged has shape \(2,\) for 3 rows; give one"):
         WeightsDisplay([1.0, 1.0, 1.0], [True, False])
     with pytest.raises(ValueError, match=r"flagged has shape \(3,\) for 2 rows; give one"):
-        OutlierMapDisplay([1, 2], [1, 2], [True] * 3, cutoffs=(1, 1), limits=(None, 1))
+        OutlierMapDisplay([1, 2], [1, 2], [True] * 3, kind_limits=(1, 1), limits=(None, 1))
     with pytest.raises(ValueError, match=r"limits=\(None, None\).* give one limit"):
-        OutlierMapDisplay([1, 2], [1, 2], [True] * 2, cutoffs=(1, 1), limits=(None, None))
+        OutlierMapDisplay([1, 2], [1, 2], [True] * 2, kind_limits=(1, 1), limits=(None, None))
 
 
 def test_a_model_without_shares_has_scores_but_no_scree():

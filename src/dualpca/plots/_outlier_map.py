@@ -14,7 +14,7 @@ class OutlierMapDisplay(base.Display):
     """Each row by its distance within the subspace and its distance from it.
 
     In this outlier map of Hubert, Rousseeuw and Vanden Branden, good rows lie at the lower left. Good
-    leverage points, which fit the subspace, lie to the right of the vertical cut-off, orthogonal
+    leverage points, which fit the subspace, lie to the right of the vertical dashed line, orthogonal
     outliers above the horizontal one, and bad leverage points beyond both. Rows beyond the solid line
     are flagged.
 
@@ -22,8 +22,8 @@ class OutlierMapDisplay(base.Display):
     ----------
     score_distances, orthogonal_distances : arrays of shape (n_samples,)
     flagged : bool array of shape (n_samples,)
-    cutoffs : pair of float
-        The quantiles at 0.975 of the score and the orthogonal distances.
+    kind_limits : pair of float
+        The score and the orthogonal distance that divide rows into four kinds.
     limits : pair of float or None
         The distances beyond which rows are flagged; None for a distance that flags no row. Where both
         are given, rows are flagged beyond the ellipse with these half-axes.
@@ -36,7 +36,7 @@ class OutlierMapDisplay(base.Display):
         Use ``ax_.set_yscale("log")`` if far rows leave no room for the others.
     points_ : list of matplotlib PathCollection
         The rows that are not flagged, and those that are.
-    cutoffs_, limits_ : list of matplotlib Line2D
+    kind_limits_, limits_ : list of matplotlib Line2D
     names_ : list of matplotlib Annotation
 
     Examples
@@ -51,7 +51,7 @@ class OutlierMapDisplay(base.Display):
     >>> model = RobustPCA(n_components=2, random_state=0).fit(X)
     >>> display = OutlierMapDisplay.from_estimator(model, annotate=3)
     >>> [text.get_text() for text in display.ax_.get_legend().get_texts()]
-    ['not flagged (159)', 'flagged (41)', 'cut-offs at 0.975', 'flagging limit']
+    ['not flagged (159)', 'flagged (41)', 'kinds of rows', 'flagging limit']
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class OutlierMapDisplay(base.Display):
         orthogonal_distances: Any,
         flagged: Any,
         *,
-        cutoffs: tuple[float, float],
+        kind_limits: tuple[float, float],
         limits: tuple[float | None, float | None],
         row_names: Any = None,
     ) -> None:
@@ -69,11 +69,11 @@ class OutlierMapDisplay(base.Display):
         self.flagged = base.host(flagged).astype(bool)
         n, orthogonal = self.score_distances.size, self.orthogonal_distances
         base.check_rows(n, orthogonal_distances=orthogonal, flagged=self.flagged)
-        self.cutoffs, self.limits = tuple(cutoffs), tuple(limits)
-        if len(self.cutoffs) != 2 or len(self.limits) != 2 or set(self.limits) == {None}:
+        self.kind_limits, self.limits = tuple(kind_limits), tuple(limits)
+        if len(self.kind_limits) != 2 or len(self.limits) != 2 or set(self.limits) == {None}:
             raise ValueError(
-                f"cutoffs={self.cutoffs} and limits={self.limits} are pairs, for score and orthogonal "
-                "distances; give one limit at least"
+                f"kind_limits={self.kind_limits} and limits={self.limits} are pairs, for score and "
+                "orthogonal distances; give one limit at least"
             )
         self.row_names = base.checked_names(row_names, len(self.flagged))
 
@@ -94,8 +94,8 @@ class OutlierMapDisplay(base.Display):
             For :meth:`plot`.
         """
         fitted = cls._opened(model, ax)
-        rows, cutoffs, limits = fitted.distances(X), fitted.cutoffs, fitted.limits
-        pairs: Any = {"cutoffs": tuple(cutoffs.values()), "limits": tuple(limits.values())}
+        rows, limits = fitted.distances(X), fitted.limits
+        pairs: Any = {"kind_limits": fitted.kind_limits, "limits": tuple(limits.values())}
         display = cls(rows.score, rows.orthogonal, rows.flagged, row_names=row_names, **pairs)
         return display.plot(ax, **kwargs)
 
@@ -126,7 +126,7 @@ class OutlierMapDisplay(base.Display):
         self.points_ = base.scatter(ax, (x, y), shown, base.by_flag(self.flagged, kwargs))
         dashed: dict[str, Any] = {"color": "0.5", "linestyle": "--", "linewidth": 1}
         solid: dict[str, Any] = {"color": base.VERMILION, "linewidth": 1}
-        self.cutoffs_ = self._lines(self.cutoffs, "cut-offs at 0.975", dashed)
+        self.kind_limits_ = self._lines(self.kind_limits, "kinds of rows", dashed)
         self.limits_ = self._limit("flagging limit", solid)
         ax.set(xlabel="score distance", ylabel="orthogonal distance")
         base.legend(ax, int(shown.sum()))
