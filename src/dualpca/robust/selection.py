@@ -16,8 +16,8 @@ import numpy as np
 from ..operators import Centered, Operator
 from .scale import half, typical_size
 
-# Figures are shares of success on the grid of experiments.robust_grid with other values, each measured with
-# the others as they were then; experiments.robust_constants measures all of them again.
+# Figures are shares of success on the grid of experiments.robust_grid with other values, each measured
+# with the others as they were then; experiments.robust_constants measures all of them again.
 
 #: A row varies along an axis where its score is beyond this many noise levels of a coordinate (1: 0.993;
 #: 1.5 and 2: 0.996; 3: 0.987).
@@ -30,8 +30,8 @@ COVER, LOW_COVER = 0.48, 0.2
 #: Of candidates whose reach is at most NEARLY times the least, those count that lose at most the share
 #: LOST of the wide rows within HELD times the least. The one with the most wide rows within BEYOND times
 #: the least is taken: MORE of them than an earlier one has, or GUARD more than the start. (NEARLY, LOST:
-#: 1.3 without LOST 0.996, but curved data fails; 1.35, 0.2: 0.993; 1.45, 0.2: 0.992; 1.5, 0.1: 0.986; 1.5,
-#: 0.05: 0.982. BEYOND 1.5: 0.989. GUARD 0.1 flags a quarter of a ring with landmarks, 0.25 and 0.3 none.)
+#: 1.3 without LOST 0.996, but curved data fails; 1.35, 0.2: 0.993; 1.45, 0.2: 0.992; 1.5, 0.1: 0.986;
+#: 1.5, 0.05: 0.982. BEYOND 1.5: 0.989. GUARD 0.1 flags a quarter of a ring with landmarks, 0.3 none.)
 NEARLY, LOST, HELD, BEYOND, MORE, GUARD = 1.45, 0.2, 2.0, 1.25, 0.02, 0.3
 
 #: A residual below this share of the row is rounding: it comes from a difference of squares.
