@@ -14,14 +14,14 @@ from .claims import Check, verdict
 from .engine import Results
 from .robust_settings import CLEAN, DUAL, PLAIN, PRIMAL, RBF, differences, listed
 
-SEEDS = (0, 1)
+SEEDS, EPOCHS = (0, 1), 100
 
 
 def accuracy(
     train: np.ndarray, y: np.ndarray, test: np.ndarray, y_test: np.ndarray, seed: int
 ) -> float:
     """Test accuracy, in percent, of one hidden layer of 20 neurons."""
-    network = MLPClassifier((20,), learning_rate_init=3e-3, random_state=seed, max_iter=100)
+    network = MLPClassifier((20,), learning_rate_init=3e-3, random_state=seed, max_iter=EPOCHS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         network.fit(train, y)
