@@ -124,9 +124,10 @@ def outlier_report(model: Any, X: Any) -> Any:
     if hasattr(fitted.estimator, "contributions"):
         found = fitted.reasons(take_rows(X, rows), VARIABLES) if len(rows) else []
         names = fitted.feature_names
-        columns["variable"] = [names[row[0].variable] for row in found]
+        first = [row[0] if row else None for row in found]
+        columns["variable"] = ["" if r is None else names[r.variable] for r in first]
         for name in ("value", "expected", "share"):
-            columns[name] = [getattr(row[0], name) for row in found]
+            columns[name] = [math.nan if r is None else getattr(r, name) for r in first]
         columns["words"] = [in_words(row, names) for row in found]
     index = getattr(X, "index", None)
     return _frame(columns, rows if index is None else np.asarray(index)[rows])
@@ -134,12 +135,14 @@ def outlier_report(model: Any, X: Any) -> Any:
 
 def in_words(reasons: list[Reason], names: list[str]) -> str:
     """Return the variables behind a row: "weight 1,140 instead of 72 (98%); height missing (1%)"."""
-    words = []
+    words: list[str] = []
     for j, value, expected, share in reasons[:VARIABLES]:
         told = f"{number(value)} instead of {number(expected, 4)}"
-        if share >= LEAST:
+        if share >= LEAST or not words:
             told = "missing" if math.isnan(value) else told
-            words.append(f"{names[j]} {told} ({share:.0%})")
+            words.append(f"{names[j]} {told} ({f'{share:.0%}' if share >= LEAST else '<1%'})")
+    if reasons and reasons[0].share < LEAST:
+        words.append("and smaller shares of many others")
     return "; ".join(words)
 
 

@@ -100,7 +100,7 @@ def test_filled_cells_are_told(tmp_path, capsys, monkeypatch):
 def test_the_number_of_components_does_not_depend_on_the_seed(tmp_path, capsys, monkeypatch, seed):
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "cars.csv", cars())
-    told = json.loads(run(capsys, "fit", "cars.csv", "--seed", seed, "--json")[0])
+    told = json.loads(run(capsys, "fit", "cars.csv", "-n", "auto", "--seed", seed, "--json")[0])
     assert told["components"] == 2
     assert sum(told["explained_variance_ratio"]) >= 0.8
 
@@ -127,3 +127,72 @@ def test_messages_speak_of_options(tmp_path, capsys, monkeypatch):
     _, err = run(capsys, "fit", "cars.csv", "-n", 50, "-q", code=2)
     assert "--components 50 must be between 1 and 6" in err
     assert "n_components" not in err
+
+
+def test_columns_that_are_mostly_one_value_do_not_flag(tmp_path, capsys, monkeypatch):
+    """A yes-or-no column has no spread in most rows: all others would be outliers."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    table = cars()
+    table["weight"][6] *= 10
+    table["member"] = (rng.random(300) < 0.7).astype(float)
+    table["doors"] = rng.choice([0.0, 0, 0, 1, 2], 300)
+    write(tmp_path / "cars.csv", table)
+    out, err = run(capsys, "outliers", "cars.csv", "-o", "-")
+    assert "left out member, doors, since most of the cells" in err
+    assert out.splitlines()[1].split(",")[1] == "car 6"
+    assert len(out.splitlines()) < 6
+    run(capsys, "fit", "cars.csv", "-q")
+    run(capsys, "outliers", "cars.dualpca", "cars.csv", "-q")  # which has those columns too
+    out, err = run(
+        capsys, "fit", "cars.csv", "--keep", "*", "--id", "car", "-n", 3, "-o", "all.dualpca"
+    )
+    assert "8 columns" in out
+
+
+def test_one_model_for_all_commands(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = cars()
+    table["mpg"][[9, 20]] += 40
+    write(tmp_path / "cars.csv", table)
+    alone = json.loads(run(capsys, "outliers", "cars.csv", "--json")[0])
+    fitted = json.loads(run(capsys, "fit", "cars.csv", "--json")[0])
+    through = json.loads(run(capsys, "outliers", "cars.dualpca", "cars.csv", "--json")[0])
+    shown = json.loads(run(capsys, "report", "cars.csv", "--json")[0])
+    assert alone["flagged"] == fitted["flagged"] == through["flagged"] == shown["flagged"]
+    assert alone["components"] == fitted["components"] == shown["components"]
+    assert alone["table"] == through["table"]
+
+
+def test_few_rows_and_many_flags_are_told(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "few.csv", cars(5))
+    assert "5 rows are too few" in run(capsys, "fit", "few.csv", "-n", 1)[1]
+    table = cars()
+    for column in table.values():
+        column[:90] += 15 * column.std() * np.random.default_rng(1).standard_normal(90)
+    write(tmp_path / "many.csv", table)
+    assert "of the rows are flagged: perhaps" in run(capsys, "fit", "many.csv", "-n", 2)[1]
+
+
+def test_categories_name_no_rows(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = [f"{'yes' if i % 2 else 'no'},part {i},{i % 7},{i * i % 11}" for i in range(30)]
+    (tmp_path / "parts.csv").write_text("ok,part,a,b\n" + "\n".join(lines) + "\n")
+    _, err = run(capsys, "fit", "parts.csv", "-n", 1)
+    assert "rows are named by column 'part'" in err
+    assert "left out text column: ok" in err
+
+
+def test_percents_of_a_model_are_told(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 2)) @ rng.standard_normal((2, 3)) + 8
+    for name, sign in (("fit.csv", "%"), ("new.csv", "")):
+        lines = [f"{a:.3f},{b:.3f},{c:.2f}{sign}" for a, b, c in X]
+        (tmp_path / name).write_text("a,b,margin\n" + "\n".join(lines) + "\n")
+    run(capsys, "fit", "fit.csv", "-n", 1, "-q")
+    _, err = run(capsys, "transform", "fit.dualpca", "new.csv", "-o", "s.csv")
+    assert "warning: margin: percents" in err
+    _, err = run(capsys, "transform", "fit.dualpca", "fit.csv", "-o", "t.csv")
+    assert "warning" not in err

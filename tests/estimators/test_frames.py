@@ -95,6 +95,17 @@ def test_words():
     ]  # fmt: skip
 
 
+def test_rows_without_noise_have_reasons():
+    """Most rows are equal in one column, so that the model has no noise there."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.standard_normal((100, 2)), (rng.random(100) < 0.7).astype(float)])
+    model = RobustPCA(2, random_state=0).fit(X)
+    assert model.noise_variance_ == 0
+    table = model.outlier_report(X)
+    assert set(table["variable"]) == {"x2"}
+    assert (table["share"] > 0.9).all()
+
+
 def test_report_and_save(fitted, tmp_path):
     assert fitted[-1].report(tmp_path / "wine.html").stat().st_size > 1e5
     for model in (PCA(2), make_pipeline(Preprocessor(), PCA(2))):

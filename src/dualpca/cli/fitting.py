@@ -18,7 +18,7 @@ from ..inspect import ESTIMATORS, FittedModel
 from ..io.models import ModelFileError, read_header
 from ..io.tables import NA_VALUES, Columns, Table, TableError, Writer, read
 from ..io.tables.read import EXTENSIONS
-from ..io.tables.table import counted, shown
+from ..io.tables.table import counted, listed, shown
 from ..operators import as_operator
 from ..robust.sample import MOST, components_for
 from .options import FitOptions, Method, Missing, ReadOptions, Scale
@@ -28,7 +28,10 @@ from .watch import watching
 #: The ending of model files that ``fit`` writes, and the notes in them.
 ENDING = ".dualpca"
 NOTES: dict[str, type] = {"source": str, "rows": int, "ids": list, "label": str}
-NOTES |= {"left_out": list, "dropped_rows": int}
+NOTES |= {"left_out": list, "dropped_rows": int, "percent": list}
+
+#: Fewer rows than FEW_ROWS, and a larger share of flagged ones than MANY, are told of.
+FEW_ROWS, MANY = 10, 0.2
 
 #: The estimator of each method.
 METHODS: dict[Method, Any] = {
@@ -151,6 +154,13 @@ def open_table(
             )
         if table.names is not None:
             notes.append("the model has no names; the columns of the file are taken in their order")
+    if model is not None:
+        other = sorted(set(model.notes.get("percent") or ()) ^ set(table.percent))
+        if other and names is not None:
+            stderr_line(
+                f"warning: {listed(other)}: percents, read as shares of 1 (8.5% as 0.085), in one of "
+                "this file and that of the fit, and numbers in the other; bring them to one unit"
+            )
     for note in [] if quiet else notes:
         stderr_line(note)
     return table
@@ -175,8 +185,6 @@ def open_or_fit(
     if not is_model(source):
         if source.endswith(ENDING) or data is not None:
             open_model(source)  # raises the reason why it is no model
-        if must_flag and options.components == "auto":
-            options = replace(options, components="outliers")
         return fit_file(source, read, options, quiet, pixels)
     if options != FitOptions():
         raise RefusedError(f"{source} is a model already; its options belong to `dualpca fit`")
@@ -191,6 +199,8 @@ def fit_file(
 ) -> tuple[NotedModel, Table]:
     """Return the model of a file, with the notes that go into its own, and the rows of the file."""
     table = open_table(path, read, quiet, pixels=pixels)
+    if options.method in (Method.robust, Method.robust_kernel) and not (read.keep or pixels):
+        table = without_mostly_equal(table, quiet)
     X, impute = table.X, read.missing is Missing.impute
     if X.shape[0] < 2:
         raise TableError(f"{path} has one row of numbers; components need two at least")
@@ -211,6 +221,14 @@ def fit_file(
             variances = RobustPCA(random_state=options.seed).scree(X)
             estimator.n_components = components_for(variances, "auto", min(X.shape), X.shape[0])
         estimator.fit(X)
+    flagged = getattr(estimator, "outliers_", None)
+    if not quiet and X.shape[0] < FEW_ROWS:
+        stderr_line(f"{counted(X.shape[0], 'row')} are too few to tell good rows from bad ones")
+    elif not quiet and flagged is not None and float(flagged.mean()) > MANY:
+        stderr_line(
+            f"{float(flagged.mean()):.0%} of the rows are flagged: perhaps they are a group of their "
+            "own, or columns are skewed; look at the report before you believe it"
+        )
     names = table.names or [f"x{j + 1}" for j in range(X.shape[1])]
     for warning in caught:
         words = in_options(warning.message)
@@ -228,9 +246,33 @@ def fit_file(
         "label": table.label_column,
         "left_out": list(table.left_out),
         "dropped_rows": int(table.n_dropped),
+        "percent": [name for name in table.percent if name in (table.names or ())],
     }
     missed_tol = any(issubclass(w.category, ConvergenceWarning) for w in caught)
     return NotedModel(model, notes, missed_tol), table
+
+
+def without_mostly_equal(table: Table, quiet: bool) -> Table:
+    """Leave out columns of a table in memory most of whose cells are one value.
+
+    Most rows would have no variance there, so that a robust model would flag all others.
+    """
+    X, names = table.X, table.names
+    if not isinstance(X, np.ndarray) or names is None:
+        return table
+    filled = np.where(np.isnan(X), np.nanmedian(X, axis=0), X)
+    few = (filled == np.median(filled, axis=0)).mean(axis=0) > 0.5
+    if not few.any() or few.sum() > X.shape[1] - 2:
+        return table
+    left = [name for name, gone in zip(names, few, strict=True) if gone]
+    if not quiet:
+        stderr_line(
+            f"left out {listed(left)}, since most of the cells there are one value, so that all "
+            "others would be outliers; --keep analyses columns as they are"
+        )
+    kept = [name for name, gone in zip(names, few, strict=True) if not gone]
+    X = np.ascontiguousarray(X[:, ~few])
+    return replace(table, X=X, names=kept, left_out=[*table.left_out, *left])
 
 
 def make_estimator(options: FitOptions) -> Any:
@@ -262,9 +304,12 @@ def make_estimator(options: FitOptions) -> Any:
 
 def _components(options: FitOptions) -> int | float | str | None:
     text, method = options.components, options.method
+    robust = method in (Method.robust, Method.robust_kernel)
+    if text is None:
+        text = "outliers" if robust else "auto"
     if text == "auto":
         return {Method.plain: None, Method.sparse: None, Method.kernel: MOST}.get(method, "auto")
-    if text == "outliers" and method in (Method.robust, Method.robust_kernel):
+    if text == "outliers" and robust:
         return text
     n = _number("--components", text, "5, 0.9 or auto")
     if not (n >= 1 if isinstance(n, int) else 0 < n < 1):

@@ -90,10 +90,11 @@ class FitOptions:
     """What is fitted."""
 
     method: Method = _model(Method.robust, "The estimator.", "--method", "-m")
-    components: str = _model(
-        "auto",
+    components: str | None = _model(
+        None,
         "A number, a fraction of the variance (0.9), auto: the fewest that hold 80 % of the robust"
-        " variance, at most 10, or outliers: as many as help to detect them, 99 %.",
+        " variance, at most 10, or outliers: as many as help to detect them, 99 %, which is the"
+        " default of the robust methods.",
         *("--components", "-n"),
     )
     scale: Scale = _model(

@@ -118,7 +118,8 @@ def outliers(
     rows = list(zip(*map(as_list, columns.values()), strict=True))
     if flags.json:
         listing = [dict(zip(columns, row, strict=True)) for row in rows]
-        print_json({"rows": total, "flagged": flagged, "limits": limits, "table": listing})
+        told = {"rows": total, "flagged": flagged, "components": fitted.n_components}
+        print_json({**told, "limits": limits, "table": listing})
         return fitted.exit_code
     if writer is not None:
         with writer:
@@ -129,7 +130,8 @@ def outliers(
     if not flags.quiet and str(path) != "-":
         parts = [f"{kind} distance {at:.4g}" for kind, at in limits.items() if at is not None]
         limit = "beyond the ellipse of " if len(parts) == 2 else "beyond "
-        say(f"{flagged:,} of {total:,} rows are flagged, {limit}{' and '.join(parts)}")
+        k = counted(fitted.n_components, "component")
+        say(f"{flagged:,} of {total:,} rows are flagged by {k}, {limit}{' and '.join(parts)}")
         if rows and (table is None or table.ids is None):
             say("rows are counted from 1, without the header of the file")
     return fitted.exit_code

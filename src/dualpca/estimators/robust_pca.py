@@ -159,7 +159,7 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         parts, (d, s) = fit.components, fit.components.V.shape
         self.components_ = rows.asarray(np.ascontiguousarray(parts.V.T))
         self._noise_directions = d - s
-        self.noise_variance_ = parts.residual_variance / (d - s) if d > s else 0.0
+        self.noise_variance_ = fit.noise / (d - s) if d > s else 0.0
         self.mean_ = rows.asarray(parts.center)
         self._mean_rest = rows.asarray(parts.center - to_numpy(self.mean_))
         by_row = fit.weights

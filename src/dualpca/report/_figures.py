@@ -26,7 +26,7 @@ LINES = dict.fromkeys(("gridcolor", "linecolor", "zerolinecolor"), "--line")
 LOGARITHMIC = {"type": "log", "tickformat": ".4~g"}
 #: The empty part of an axis beyond its last point or line, on each side.
 PADDING = 0.06
-AXIS = {"color": "--ink", "automargin": True, **LINES}
+AXIS = {"color": "--ink", "automargin": True, "exponentformat": "power", **LINES}
 
 
 def figure(traces: list[Any], x: dict[str, Any], y: dict[str, Any], **more: Any) -> dict[str, Any]:

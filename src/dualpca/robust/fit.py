@@ -93,6 +93,12 @@ class RobustFit:
     refitted: bool
     directions: int
 
+    @property
+    def noise(self) -> float:
+        """The mean squared orthogonal distance of good rows; 0 where it may be rounding."""
+        noise = self.components.residual_variance
+        return noise if noise > self.rows.floor**2 else 0.0
+
 
 def fit_robust(
     X: Operator,

@@ -46,7 +46,8 @@ def choose(header: Header, columns: Columns) -> Choice:
             choice.ids = list(header.index)
         elif not choice.ids:
             levels = [j for j in header.index if j in index - unread - header.opaque]
-            text = header.text - header.opaque - unread - set(header.index) - set(header.remarks)
+            text = header.text - header.opaque - header.repeated
+            text = text - unread - set(header.index) - set(header.remarks)
             choice.ids = levels or sorted(text)[:1] or _row_numbers(header, columns, unread)
     if choice.ids and header.rows is None:
         unread |= {*choice.ids}
@@ -126,7 +127,7 @@ def _choose_features(
         choice.notes.append(f"left out {more} more whose cells are numbers for the most part only")
     if not choice.features:
         besides = f" besides text: {listed(choice.left_out)}" if choice.left_out else ""
-        options = "--keep, --drop, --delimiter and --decimal"
+        options = "--keep, --drop, --delimiter, --decimal, --skip and --comment"
         why = "".join(f" ({names[j]} {header.remarks[j]})" for j in mixed[:1])
         raise TableError(f"no column of numbers is left{besides}{why}; see {options}")
     if header.shown or len(choice.features) < len(names):

@@ -56,10 +56,11 @@ class Header:
 
     ``named``: the names come from the file. ``shown``: generated names (x1, x2, ...) are worth printing.
     ``text``, ``empty``: columns without numbers, without cells. ``opaque``, ``dates``: columns of
-    ``text``, such as lists, that cannot name rows; of dates. ``rows``: the names of the columns that
-    describe rows, where a file keeps them elsewhere. ``index``: the columns, among ``rows`` if it is
-    set, that name the rows. ``numbered``: columns of integers that seem to. ``remarks``: how a column
-    is read, or why not; one of text that has a remark names no rows.
+    ``text``, such as lists, that cannot name rows; of dates. ``repeated``: those of categories, which
+    name no rows either. ``rows``: the names of the columns that describe rows, where a file keeps them
+    elsewhere. ``index``: the columns, among ``rows`` if it is set, that name the rows. ``numbered``:
+    columns of integers that seem to. ``percent``: those of percents, read as shares of 1. ``remarks``:
+    how a column is read, or why not; one of text that has a remark names no rows.
     """
 
     names: list[str]
@@ -71,7 +72,9 @@ class Header:
     empty: frozenset[int] = frozenset()
     opaque: frozenset[int] = frozenset()
     dates: frozenset[int] = frozenset()
+    repeated: frozenset[int] = frozenset()
     numbered: tuple[int, ...] = ()
+    percent: frozenset[int] = frozenset()
     remarks: dict[int, str] = field(default_factory=dict)
 
 

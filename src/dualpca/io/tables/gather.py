@@ -79,6 +79,7 @@ def gather(
         X.names = choice.names
     table = Table(X, choice.names, n_missing=tally.cells, left_out=choice.left_out)
     table.notes = [*source.notes, *choice.notes]
+    table.percent = [source.header.names[j] for j in choice.features if j in source.header.percent]
     dropped = len(tally.incomplete) if missing == "drop" else 0
     if tally.rows == dropped:
         raise TableError(

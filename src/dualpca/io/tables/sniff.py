@@ -13,10 +13,10 @@ from .columns import counts_rows, seems_id
 from .notation import BRACKETS, THOUSANDS, Notation, alike, is_numeric, matching, notation_of
 from .table import TableError, pa, pc, shown
 
-#: Cells that are missing: those of pandas.
+#: Cells that are missing: those of pandas, and dashes.
 NA_VALUES = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
-    *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
+    *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null", "-", "--"),
 )
 
 #: A number as files have it, with a decimal point; true and false count.
@@ -25,6 +25,10 @@ NUMBER = (
     r"|[nN]a[nN]|NAN)$|^(?:[tT]rue|TRUE|[fF]alse|FALSE)$"
 )
 _NUMBER = re.compile(NUMBER)
+
+#: A column of at least this many cells, fewer than half of them different, holds categories, not names.
+ENOUGH = 10
+
 _TRUTH = {"true", "false"}
 _FRACTION = re.compile(r"[+-]?[0-9]*[.,][0-9]+(?:[eE][+-]?[0-9]+)?")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
@@ -114,12 +118,13 @@ class Kinds:
 
     ``usual`` is the notation of columns that are not in ``notations``. ``remarks`` are how a column of
     numbers is read, or why it is text though most of its cells are numbers. ``numbered`` columns seem
-    to number the rows.
+    to number the rows, and ``repeated`` ones, of text, have the same cell in most of them.
     """
 
     usual: Notation
     text: set[int] = field(default_factory=set)
     dates: set[int] = field(default_factory=set)
+    repeated: set[int] = field(default_factory=set)
     empty: set[int] = field(default_factory=set)
     notations: dict[int, Notation] = field(default_factory=dict)
     remarks: dict[int, str] = field(default_factory=dict)
@@ -154,6 +159,8 @@ def kinds_of(
                 plain[j] = count
         if count < len(cells) and 2 * plain[j] < len(cells):
             kinds.text.add(j)
+            if len(cells) >= ENOUGH and 2 * len(set(cells)) < len(cells):
+                kinds.repeated.add(j)
             if all(_DATE.fullmatch(cell.strip()) for cell in cells):
                 kinds.dates.add(j)
             elif 2 * count >= len(cells):

@@ -99,8 +99,9 @@ class Table:
         The data rows of the file, from 0, that were dropped for their missing cells.
     notes : list of str
         Sentences for the user.
-    id_columns, label_column, left_out
-        Which columns the ids and labels come from, and which were left out as no numbers.
+    id_columns, label_column, left_out, percent
+        Which columns the ids and labels come from, which were left out as no numbers, and which are
+        percents, read as shares of 1.
     """
 
     X: Any
@@ -112,6 +113,7 @@ class Table:
     id_columns: list[str] = field(default_factory=list)
     label_column: str | None = None
     left_out: list[str] = field(default_factory=list)
+    percent: list[str] = field(default_factory=list)
     dropped: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property

@@ -156,10 +156,12 @@ class TextSource(Source):
             titled,
             text=frozenset(kinds.text),
             dates=frozenset(kinds.dates),
+            repeated=frozenset(kinds.repeated),
             index=index,
             empty=empty,
             remarks=kinds.remarks,
             numbered=tuple(kinds.numbered),
+            percent=frozenset(j for j, notation in kinds.notations.items() if notation.percent),
         )
 
     def progress(self, done: int) -> tuple[int, int]:
@@ -239,8 +241,8 @@ class TextSource(Source):
             if len(row) != expected:
                 raise TableError(
                     f"{self._line} {line} has {counted(len(row), 'cell')} where {expected:,} are "
-                    f"expected; correct that {self._line}, give the right --delimiter, or leave such "
-                    "lines out with --bad-lines skip"
+                    f"expected; correct that {self._line}, give the right --delimiter, or leave out "
+                    "lines above the header with --skip, others with --bad-lines skip"
                 )
             numbers = np.empty((1, len(features)))
             for places in groups.values():
