@@ -281,7 +281,7 @@ def test_progress_and_a_table_on_a_terminal(folder):
     code, shown = terminal("outliers", "mine.dualpca", "mine.csv")
     assert code == 0
     assert re.search(r"row\s+id\s+score_distance", shown)
-    assert "rows are flagged, beyond the ellipse of" in shown
+    assert "rows are flagged by 2 components, beyond the ellipse of" in shown
     for arguments in (
         ("transform", "mine.dualpca", "mine.csv", "-o", "s.csv"),
         ("inspect", "mine.dualpca"),

@@ -48,7 +48,7 @@ def test_transcripts(page, tmp_path, monkeypatch, capsys):
         with pytest.raises(SystemExit) as exit:
             main(arguments)
         printed = capsys.readouterr()
-        assert exit.value.code == 0
+        assert exit.value.code == 0, printed.err
         assert_same(printed.err + printed.out, shown)
 
 
