@@ -464,9 +464,10 @@ def test_numbers_of_a_sheet_are_no_text_of_another_convention(file):
 
 
 def test_without_openpyxl_the_remedy_is_told(file, monkeypatch):
+    path = file(book(s=[["a"], [1]]), "t.xlsx")
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     with pytest.raises(ImportError, match=r"tables need openpyxl.*pip install 'dualpca\[io\]'"):
-        read(file(book(s=[["a"], [1]]), "t.xlsx"))
+        read(path)
 
 
 def test_sheets_that_unpack_without_end_are_refused(file):
