@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
-import operator
 import warnings
 from functools import cached_property
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +24,9 @@ __all__ = ["FittedModel", "Reason", "RowDistances", "sample_rows", "take_rows"]
 
 #: The estimators whose models have components, variances and scores.
 ESTIMATORS = (PCA, RobustPCA, KernelPCA, RobustKernelPCA, SparsePCA)
+
+#: Flagged rows above this share may be a group of their own.
+MANY_FLAGGED = 0.2
 
 #: Equal rows differ from their mean by the rounding of its sum: up to 1e-12 of it for 10^5 rows.
 ROUNDING = 1e-11
@@ -315,53 +315,6 @@ def take_rows(X: Any, rows: Any) -> Any:
     if is_array_api_obj(X) and not isinstance(X, np.ndarray):
         return namespace(X).stack([X[int(i), :] for i in rows])
     return _safe_indexing(X, rows)
-
-
-def group_labels(labels: Any, most: int = 10) -> tuple[list[str], np.ndarray]:
-    """Return the names of at most ``most`` groups and the group of each row; rare labels share one."""
-    labels = np.asarray(labels)
-    if labels.dtype.kind not in "biuf":
-        labels = labels.astype(str)
-    values, group, count = np.unique(labels, return_inverse=True, return_counts=True)
-    names = [f"{v:g}" if labels.dtype.kind == "f" else str(v) for v in values]
-    if len(values) <= most:
-        return names, group
-    frequent = np.sort(np.argsort(-count, kind="stable")[: most - 1])
-    place = np.full(len(values), most - 1)
-    place[frequent] = np.arange(most - 1)
-    return [*(names[i] for i in frequent), "other labels"], place[group]
-
-
-def check_image_shape(image_shape: Any, n_features: int) -> tuple[int, ...]:
-    """Return the shape of rows that are images, (height, width) or (height, width, 3).
-
-    True stands for a square.
-    """
-    side = round(n_features**0.5)
-    try:
-        shape = tuple(map(operator.index, (side, side) if image_shape is True else image_shape))
-    except TypeError:
-        shape = ()
-    right = len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)
-    if not right or min(shape) < 1 or math.prod(shape) != n_features:
-        raise ValueError(
-            f"image_shape={image_shape!r} does not make an image of {n_features} features; give "
-            f"(height, width) or (height, width, 3) with the product {n_features}"
-        )
-    return shape
-
-
-def is_count(value: Any, least: int = 0, most: float = math.inf) -> bool:
-    """Return whether a value is an integer in a range, and no bool."""
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    return whole and least <= int(value) <= most
-
-
-def check_count(name: str, value: Any, things: str, least: int = 0) -> int:
-    """Return a number of things as an int."""
-    if not is_count(value, least):
-        raise ValueError(f"{name}={value!r} counts {things}; give an integer, {least} or more")
-    return int(value)
 
 
 def _host(X: Any) -> Any:

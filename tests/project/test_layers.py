@@ -19,13 +19,23 @@ MATHEMATICS = {"linalg", "losses", "functions", "problem", "formulations"}
 NUMERICS = {*MATHEMATICS, "operators", "solvers", "progress", "_memory", *SKLEARN}
 METHODS = {"kernels", "robust", "sparse", "pursuit", "linear", "preprocessing"}
 ESTIMATORS = {*NUMERICS, *METHODS, "io", "frames", "report", "sklearn"}
-FRONTS = {*NUMERICS, *METHODS, "estimators", "inspect", "io", "__version__", *FRONT_SKLEARN}
+FRONTS = {
+    *NUMERICS,
+    *METHODS,
+    "_arguments",
+    "estimators",
+    "inspect",
+    "io",
+    "__version__",
+    *FRONT_SKLEARN,
+}
 
 #: What each folder, or module beside the folders, may import besides itself.
 LAYERS = {
     "progress": set(),
     "linalg": set(),
     "native": set(),
+    "_arguments": set(),
     "_memory": {"linalg"},
     "losses": {"linalg"},
     "functions": {"linalg", "losses"},

@@ -8,7 +8,8 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 from sklearn.pipeline import Pipeline
 
-from ..inspect import FittedModel, check_count, sample_rows
+from .._arguments import check_count
+from ..inspect import FittedModel, sample_rows
 from ..linalg import to_numpy
 
 if TYPE_CHECKING:

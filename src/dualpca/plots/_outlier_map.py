@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..inspect import check_count
+from .._arguments import check_count
 from . import _display as base
 
 

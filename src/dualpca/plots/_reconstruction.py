@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from ..inspect import check_image_shape, is_count, take_rows
+from .._arguments import check_image_shape, is_count
+from ..inspect import take_rows
 from ..operators import as_operator, is_streamed
 from ._display import Display, checked_names, host, short
 

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..inspect import FittedModel, check_count, group_labels, is_count
+from .._arguments import check_count, group_labels, is_count
+from ..inspect import FittedModel
 from . import _display as base
 
 #: Petroff's ten colours, which colour-blind readers tell apart; rare classes share the last one.

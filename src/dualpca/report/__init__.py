@@ -12,7 +12,8 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 
-from ..inspect import ESTIMATORS, FittedModel, check_count, check_image_shape
+from .._arguments import check_count, check_image_shape
+from ..inspect import ESTIMATORS, FittedModel
 from ..io.files import check_free, written
 from ._html import clean, embed, escape, script
 from ._row_sections import outliers, scores

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ..inspect import FittedModel
+from ..inspect import MANY_FLAGGED, FittedModel
 from ..io.tables.table import counted
 from ._html import escape, joined, percent
 from ._row_sections import button
@@ -17,8 +17,8 @@ WORST = 10
 #: A component is one variable alone from this loading on, and most of the variance from this share on.
 ALONE, MOST = 0.95, 0.8
 
-#: Flagged rows from this share on may be a group; components with less than this share explain little.
-MANY, LITTLE = 0.2, 0.5
+#: Components with less than this share explain little.
+LITTLE = 0.5
 
 
 def headline(fitted: FittedModel, rows: Rows | None) -> str:
@@ -116,7 +116,7 @@ def _about_flagged(fitted: FittedModel, rows: Rows, worst: list[int]) -> list[st
         "Look at the rows above, the worst first: correct or leave out what is wrong, and fit again. "
         "Keep what is right: the robust components are hardly moved by it."
     )
-    if rows.n_flagged > MANY * rows.total:
+    if rows.n_flagged > MANY_FLAGGED * rows.total:
         steps.append(
             "So many flagged rows may be a group of their own: colour the scores by what is known of the "
             "rows (labels), and fit the groups one by one."

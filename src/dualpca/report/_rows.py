@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 from sklearn.utils import _safe_indexing
 
-from ..inspect import FittedModel, dense_cells, group_labels, sample_rows, take_rows
+from .._arguments import group_labels
+from ..inspect import FittedModel, dense_cells, sample_rows, take_rows
 from ..io.tables.table import counted
 from ..linalg import to_numpy
 from ..operators import as_operator, is_streamed
 from ..operators.row_blocks import RowBlocked
+from ..robust.distances import KINDS
 from ._html import clean, number, rounded, short
 from ._pictures import row_pictures
 
@@ -23,9 +25,6 @@ ENTRIES, CHUNK = 2**25, 2**21
 
 #: The most variables that explain a row, components in menus, and pixels of all pictures of rows.
 TOP, MENU, PIXELS = 8, 20, 2**18
-
-#: The kinds of rows, as ``row_kinds_`` has them.
-KINDS = ("regular", "good leverage", "orthogonal outlier", "bad leverage")
 
 #: What the shares of variables are of.
 RESIDUAL = "The variables that add most to its squared distance from the subspace"
@@ -181,8 +180,7 @@ def _explain(fitted: FittedModel, data: Data, rows: Rows, shape: tuple[int, ...]
             warnings.filterwarnings("ignore", "X does not have valid feature names")
             Z = fitted.prepared(part)
             T = model.transform(Z)
-            cells = dense_cells(part) if data.is_frame else part
-            why = fitted.reasons(cells, TOP) if blamed else []
+            why = fitted.reasons(part, TOP) if blamed else []
         scores.append(dense_cells(T)[:, :MENU].astype(float))
         if fitted.is_precomputed:
             continue
