@@ -35,16 +35,6 @@ def nothing_left(tmp_path_factory, monkeypatch):
     assert list(folder.iterdir()) == []
 
 
-@pytest.fixture
-def file(tmp_path):
-    def make(content, name="data.csv"):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    return make
-
-
 def matrix(rows=200, columns=5, seed=0):
     return np.random.default_rng(seed).standard_normal((rows, columns))
 

@@ -21,16 +21,6 @@ from dualpca.operators import Blocks
 PRICES = 'price,b,c\n"12,345",1,2\n"2,345",2,1\n"7,200",3,5\n"9,100",4,4\n"1,000",5,1\n'
 
 
-@pytest.fixture
-def file(tmp_path):
-    def make(content, name="data.csv"):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    return make
-
-
 def told(table, *words):
     """Whether one note of the table has all of the words."""
     return any(all(word in note for word in words) for note in table.notes)

@@ -8,20 +8,21 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from ..inspect import FittedModel, check_image_shape
+from .._arguments import check_image_shape
+from ..inspect import FittedModel
 from ..io.files import check_free
 from ..io.models import read_header, save
 from ..io.tables.table import listed
 from ..report import write_report
-from . import fitting, options
+from . import fitting, options, reading
 from .printing import facts, print_json, print_summary, say
 from .rows import write_scores
 from .run import OK, RefusedError, stderr_line
 from .watch import watching
 
 #: The notes of a model file that a report shows, and their names there.
-NOTES = {"source": "source", "ids": "ids", "label": "label"}
-NOTES |= {"left_out": "dropped", "dropped_rows": "Rows left out for missing cells"}
+REPORTED = {"source": "source", "ids": "ids", "label": "label"}
+REPORTED |= {"left_out": "dropped", "dropped_rows": "Rows left out for missing cells"}
 
 
 @options.grouped
@@ -41,11 +42,11 @@ def fit(
     in the current folder.
     """
     fitting.make_estimator(model)  # raises if the options are wrong
-    path = output or Path(fitting.stem(data, "model") + fitting.ENDING)
+    path = output or Path(reading.stem(data, "model") + reading.ENDING)
     check_free(path, flags.force)
     if scores is not None and scores.resolve() == path.resolve():
         raise RefusedError(f"{path} cannot be both the model and its scores; give two names")
-    writer = scores and fitting.table_writer(scores, flags.force)
+    writer = scores and reading.table_writer(scores, flags.force)
     fitted, table = fitting.fit_file(data, read, model, flags.silent)
     if writer:
         write_scores(writer, fitted, table, fitted.is_robust, flags.silent)
@@ -55,7 +56,7 @@ def fit(
         return fitted.exit_code
     print_summary(fitted)
     if not flags.quiet and data != "-" and fitted.is_robust and fitted.estimator.outliers_.any():
-        words = f"{shlex.quote(str(path))} {fitting.repeat_command(data, read)}"
+        words = f"{shlex.quote(str(path))} {reading.repeat_command(data, read)}"
         say(f"list them with: dualpca outliers {words}")
     say(f"model: {path}")
     if scores is not None:
@@ -72,7 +73,7 @@ def inspect(
     force: options.Force = False,
 ) -> int:
     """Print what is in a model file: estimator, options, components, accuracy, columns."""
-    writer = loadings and fitting.table_writer(loadings, force)
+    writer = loadings and reading.table_writer(loadings, force)
     fitted, header = fitting.open_model(model), read_header(model)
     if writer and not fitted.is_linear:
         raise RefusedError(f"{fitted.name} has no loadings; fit with --method robust or plain")
@@ -116,7 +117,7 @@ def report(
     max_points: Annotated[int, typer.Option(min=2, help="The most rows to draw.")] = 5000,
 ) -> int:
     """Write one HTML page about a model or a file: interactive, self-contained, for any browser."""
-    path = output or Path(fitting.stem(source, "report") + ".html")
+    path = output or Path(reading.stem(source, "report") + ".html")
     check_free(path, flags.force)
     try:
         shape = None if image is None else tuple(map(int, image.lower().split("x")))
@@ -149,7 +150,9 @@ def report(
             feature_names=fitted.input_names,
             image_shape=shape,
             notes={
-                NOTES[key]: value for key, value in fitted.notes.items() if value and key in NOTES
+                REPORTED[key]: value
+                for key, value in fitted.notes.items()
+                if value and key in REPORTED
             },
             max_points=max_points,
         )

@@ -1,11 +1,9 @@
-"""From files and options to tables and fitted models."""
+"""From files and options to fitted models."""
 
 import inspect
 import re
-import shlex
 import warnings
 from contextlib import suppress
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +12,23 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 
 from .. import PCA, KernelPCA, Preprocessor, RobustKernelPCA, RobustPCA, SparsePCA, load
-from ..inspect import ESTIMATORS, FittedModel
+from ..inspect import ESTIMATORS, MANY_FLAGGED, FittedModel
 from ..io.models import ModelFileError, read_header
-from ..io.tables import NA_VALUES, Columns, Table, TableError, Writer, read
-from ..io.tables.read import EXTENSIONS
-from ..io.tables.table import counted, listed, shown
+from ..io.tables import Table, TableError
+from ..io.tables.table import counted, shown
 from ..operators import as_operator
 from ..robust.sample import MOST, components_for
 from .options import FitOptions, Method, Missing, ReadOptions, Scale
+from .reading import ENDING, open_table, without_mostly_equal
 from .run import MISSED_TOL, OK, RefusedError, in_options, stderr_line
 from .watch import watching
 
-#: The ending of model files that ``fit`` writes, and the notes in them.
-ENDING = ".dualpca"
+#: The notes in model files that ``fit`` writes, and their types.
 NOTES: dict[str, type] = {"source": str, "rows": int, "ids": list, "label": str}
 NOTES |= {"left_out": list, "dropped_rows": int, "percent": list}
 
-#: Fewer rows than FEW_ROWS, and a larger share of flagged ones than MANY, are told of.
-FEW_ROWS, MANY = 10, 0.2
+#: Flags of fewer rows than this mean little.
+FEW_ROWS = 10
 
 #: The estimator of each method.
 METHODS: dict[Method, Any] = {
@@ -88,89 +85,6 @@ def open_model(path: str) -> NotedModel:
     return NotedModel(model, notes)
 
 
-def open_table(
-    path: str,
-    options: ReadOptions,
-    quiet: bool,
-    model: NotedModel | None = None,
-    pixels: bool = False,
-) -> Table:
-    """Return the rows of a file, with the columns of the model if there is one.
-
-    Without a model, constant columns are left out, unless --keep chose the columns or they are
-    ``pixels`` of pictures.
-    """
-    keep, drop, names = _split(options.keep), _split(options.drop), None
-    impute = options.missing is Missing.impute
-    if model is not None:
-        fills = getattr(model.preprocessor, "fill_", None) is not None
-        if keep or drop:
-            raise RefusedError("--keep and --drop belong to fit; the model takes its own columns")
-        if impute and not fills:
-            raise RefusedError(
-                "the model was fitted without --missing impute; drop the rows, or fit it so"
-            )
-        names, impute = model.input_names, fills
-    columns = Columns(
-        keep=keep if names is None else names,
-        drop=drop or (),
-        ids=() if options.id == ["none"] else _split(options.id),
-        likely_ids=(model and model.notes.get("ids")) or (),
-        label=options.label,
-        exact=model is not None,
-        varying=model is None and not keep and not pixels,
-    )
-    drops = options.missing is Missing.drop
-    with watching(quiet) as watch:
-        table = read(
-            path,
-            format=options.format,
-            key=options.key,
-            columns=columns,
-            missing="drop" if drops else "keep" if impute else "refuse",
-            delimiter="\t" if options.delimiter in ("\\t", "tab") else options.delimiter,
-            decimal=options.decimal,
-            thousands=options.thousands,
-            comment=options.comment,
-            skip=options.skip,
-            bad_lines=str(options.bad_lines),
-            na_values=[*NA_VALUES, *(options.na or ())],
-            header="auto" if options.header is None else options.header,
-            memory=options.memory * 2**20,
-            unpacked=options.unpacked * 2**20,
-            dtype=None if options.dtype is None else str(options.dtype),
-            on_rows=None if watch is None else watch.reading,
-        )
-    notes = list(table.notes)
-    if impute and table.n_missing:
-        cells = "cell is" if table.n_missing == 1 else "cells are"
-        notes.append(f"{table.n_missing:,} missing {cells} filled with medians of the columns")
-    if model is not None and names is None:
-        width = model.model.n_features_in_
-        if table.X.shape[1] != width:
-            raise TableError(
-                f"{path} has {counted(table.X.shape[1], 'column')} of numbers where the model has "
-                f"{counted(width, 'feature')} without names; give a file with the columns of the fit"
-            )
-        if table.names is not None:
-            notes.append("the model has no names; the columns of the file are taken in their order")
-    if model is not None:
-        other = sorted(set(model.notes.get("percent") or ()) ^ set(table.percent))
-        if other and names is not None:
-            stderr_line(
-                f"warning: {listed(other)}: percents, read as shares of 1 (8.5% as 0.085), in one of "
-                "this file and that of the fit, and numbers in the other; bring them to one unit"
-            )
-    for note in [] if quiet else notes:
-        stderr_line(note)
-    return table
-
-
-def _split(given: list[str] | None) -> list[str] | None:
-    """Return names that were given one by one or with commas between them."""
-    return None if not given else [name for text in given for name in text.split(",") if name]
-
-
 def open_or_fit(
     source: str,
     data: str | None,
@@ -222,13 +136,15 @@ def fit_file(
             estimator.n_components = components_for(variances, "auto", min(X.shape), X.shape[0])
         estimator.fit(X)
     flagged = getattr(estimator, "outliers_", None)
-    if not quiet and X.shape[0] < FEW_ROWS:
-        stderr_line(f"{counted(X.shape[0], 'row')} are too few to tell good rows from bad ones")
-    elif not quiet and flagged is not None and float(flagged.mean()) > MANY:
-        stderr_line(
-            f"{float(flagged.mean()):.0%} of the rows are flagged: perhaps they are a group of their "
-            "own, or columns are skewed; look at the report before you believe it"
-        )
+    if flagged is not None and not quiet:
+        share = float(flagged.mean())
+        if X.shape[0] < FEW_ROWS:
+            stderr_line(f"{counted(X.shape[0], 'row')} are too few to tell good rows from bad ones")
+        elif share > MANY_FLAGGED:
+            stderr_line(
+                f"{share:.0%} of the rows are flagged: perhaps they are a group of their own, or columns "
+                "are skewed; look at the report before you believe it"
+            )
     names = table.names or [f"x{j + 1}" for j in range(X.shape[1])]
     for warning in caught:
         words = in_options(warning.message)
@@ -250,29 +166,6 @@ def fit_file(
     }
     missed_tol = any(issubclass(w.category, ConvergenceWarning) for w in caught)
     return NotedModel(model, notes, missed_tol), table
-
-
-def without_mostly_equal(table: Table, quiet: bool) -> Table:
-    """Leave out columns of a table in memory most of whose cells are one value.
-
-    Most rows would have no variance there, so that a robust model would flag all others.
-    """
-    X, names = table.X, table.names
-    if not isinstance(X, np.ndarray) or names is None:
-        return table
-    filled = np.where(np.isnan(X), np.nanmedian(X, axis=0), X)
-    few = (filled == np.median(filled, axis=0)).mean(axis=0) > 0.5
-    if not few.any() or few.sum() > X.shape[1] - 2:
-        return table
-    left = [name for name, gone in zip(names, few, strict=True) if gone]
-    if not quiet:
-        stderr_line(
-            f"left out {listed(left)}, since most of the cells there are one value, so that all "
-            "others would be outliers; --keep analyses columns as they are"
-        )
-    kept = [name for name, gone in zip(names, few, strict=True) if not gone]
-    X = np.ascontiguousarray(X[:, ~few])
-    return replace(table, X=X, names=kept, left_out=[*table.left_out, *left])
 
 
 def make_estimator(options: FitOptions) -> Any:
@@ -326,36 +219,3 @@ def _number(option: str, text: str, such_as: str) -> int | float:
         except ValueError:
             continue
     raise RefusedError(f"{option} {text!r} is no number; give {such_as}")
-
-
-def repeat_command(path: str, options: ReadOptions) -> str:
-    """Return the words of a command line that read the same rows again for a model."""
-    words = [path]
-    for field in fields(options):
-        given = getattr(options, field.name)
-        of_fit = field.name in ("keep", "drop", "id", "label") or given is Missing.impute
-        if given == field.default or of_fit:
-            continue
-        name = field.name.replace("_", "-")
-        if isinstance(given, bool):
-            words.append(f"--{name}" if given else f"--no-{name}")
-        else:
-            for value in given if isinstance(given, list) else [given]:
-                words += [f"--{name}", str(value)]
-    return shlex.join(words)
-
-
-def stem(path: str, otherwise: str) -> str:
-    """Return the name of a file without the endings that tell its format."""
-    name = otherwise if path == "-" else Path(path).name
-    while (place := Path(name)).suffix.lower()[1:] in {*EXTENSIONS, "gz", "bz2", ENDING[1:]}:
-        name = place.stem
-    return name
-
-
-def table_writer(path: Path, force: bool) -> Writer:
-    """Return a writer of a table; refuse a path that it cannot write before any work is done."""
-    try:
-        return Writer(path, overwrite=force)
-    except TableError as error:
-        raise RefusedError(str(error)) from error

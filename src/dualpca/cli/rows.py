@@ -12,7 +12,7 @@ from ..inspect import Reason, dense_cells
 from ..io.tables import Table, Writer
 from ..io.tables.table import counted
 from ..operators import as_operator
-from . import fitting, options
+from . import fitting, options, reading
 from .fitting import NotedModel
 from .printing import print_json, say, text_table
 from .run import OK, RefusedError, stderr_line
@@ -36,11 +36,11 @@ def transform(
     to_pipe = str(output) == "-"
     if flags.json and to_pipe:
         raise RefusedError("--json describes a file that was written; give -o FILE with it")
-    writer = fitting.table_writer(output, flags.force)
+    writer = reading.table_writer(output, flags.force)
     fitted = fitting.open_model(model)
     if distances and not fitted.is_robust:
         raise RefusedError(f"{fitted.name} has no distances; fit with --method robust")
-    table = fitting.open_table(data, read, flags.silent, fitted)
+    table = reading.open_table(data, read, flags.silent, fitted)
     # A bar and rows on the same terminal would run into each other.
     write_scores(writer, fitted, table, distances, flags.silent or to_pipe)
     n = table.X.shape[0]
@@ -102,7 +102,7 @@ def outliers(
     if flags.json and output is not None:
         raise RefusedError("--json prints the rows; leave out -o, or leave out --json")
     path = Path("-") if output is None and not sys.stdout.isatty() else output
-    writer = None if flags.json or path is None else fitting.table_writer(path, flags.force)
+    writer = None if flags.json or path is None else reading.table_writer(path, flags.force)
     fitted, table = fitting.open_or_fit(source, data, read, model, flags.silent, must_flag=True)
     if table is None and not flags.silent:
         stderr_line(f"for names and variables give the data too: dualpca outliers {source} DATA")

@@ -141,8 +141,9 @@ class FitContext(
     n_components_: int
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        for name in kwargs.keys() & ELSEWHERE.keys() - inspect.signature(cls).parameters.keys():
-            raise TypeError(f"{cls.__name__} has no {name}=; here it is {ELSEWHERE[name]}")
+        for name in kwargs.keys() & ELSEWHERE.keys():
+            if name not in inspect.signature(cls).parameters:
+                raise TypeError(f"{cls.__name__} has no {name}=; here it is {ELSEWHERE[name]}")
         return super().__new__(cls)
 
     def _validate_params(self) -> None:

@@ -15,18 +15,15 @@ from sklearn.utils.metaestimators import available_if
 from ..linalg import Array, eps, host_sample, namespace, to_numpy
 from ..losses import LOSSES, Loss
 from ..operators import Operator
-from ..robust.distances import RowDistances
+from ..robust.distances import KINDS, RowDistances
 from ..robust.fit import RobustFit, RobustOptions
 from ..robust.scale import chi2_quantile
 from ..robust.starts import warn_of_doubt
 from ..solvers.subspace import warn_above
 from ._base import COUNT, FRACTION, ITERATION_CONSTRAINTS
 
-#: The quantile of the cut-offs on the outlier map, as in ROBPCA.
+#: The quantile of the cut-offs of the two distances, as in ROBPCA.
 MAP = 0.975
-
-#: The kinds of rows: beyond no limit, that of the score distance, of the orthogonal one, or both.
-KINDS = np.array(["regular", "good leverage", "orthogonal outlier", "bad leverage"])
 
 #: The parameters that robust estimators share.
 ROBUST_CONSTRAINTS: dict[str, Any] = {
@@ -135,7 +132,7 @@ class OutlierScoresMixin(RobustOptions, OutlierMixin):
         beyond = ratios > 1
         within = flagged & ~beyond.any(axis=0)
         beyond[:, within] = (ratios == ratios.max(axis=0))[:, within]
-        return KINDS[beyond[0] + 2 * beyond[1]]
+        return np.array(KINDS)[beyond[0] + 2 * beyond[1]]
 
     @measures_new_rows
     def score_samples(self, X: Any) -> Array:

@@ -92,7 +92,7 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
     score_distances_, orthogonal_distances_ : arrays of shape (n_samples,)
         The two distances of the training rows.
     score_cutoff_, orthogonal_cutoff_ : float
-        ROBPCA's cut-offs of both at 0.975, for the outlier map.
+        ROBPCA's cut-offs of both, at the quantile 0.975.
     limits_ : tuple of float
         The score and the orthogonal distance at ``quantile``.
     row_kinds_ : array of str of shape (n_samples,)

@@ -28,6 +28,9 @@ from .scale import (
     thin_factor,
 )
 
+#: The kinds of rows: beyond no limit, that of the score distance, of the orthogonal one, or both.
+KINDS = ("regular", "good leverage", "orthogonal outlier", "bad leverage")
+
 #: Scores within this quantile of chi-squared enter the scatter. The first location and scale of each
 #: coordinate come from at most this many rows.
 INNER, FIRST_ROWS = 0.975, 5000
