@@ -16,6 +16,7 @@ from ..operators import as_operator
 from ..solvers.solve import user_stacklevel
 from ._base import check_same_kind, check_scores, shifted, validated
 from ._fit_context import FitContext, reports_progress
+from ._missing import HolesMixin
 
 #: A column with more of the variance than this has a spread of ten times all others together.
 DOMINANT = 0.99
@@ -214,10 +215,14 @@ class ScoresMixin(WeightedMixin, AxesMixin):
         return tags
 
 
-class CovarianceMixin(ScoresMixin):
-    """The covariance of components, their variances and noise around them."""
+class CovarianceMixin(HolesMixin, ScoresMixin):
+    """The covariance of components, their variances and noise around them; it completes rows."""
 
-    noise_variance_: float
+    def _checked(self, X: Any, method: str, *, sparse: bool = True) -> Any:
+        if not self._takes_holes:
+            return super()._checked(X, method, sparse=sparse)
+        self._check_kind(X, method)
+        return self._completed(validated(self, X, reset=False, sparse=sparse, finite=False))
 
     def get_covariance(self) -> Array:
         """Return the covariance ``V^T Diag(variance - noise) V + noise I`` of probabilistic PCA.
@@ -235,3 +240,8 @@ class CovarianceMixin(ScoresMixin):
 
     def _gaussian(self) -> tuple[Array, Array, float]:
         return self.components_, self.explained_variance_, self.noise_variance_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self._takes_holes
+        return tags

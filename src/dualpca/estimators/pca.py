@@ -16,13 +16,17 @@ from ..linalg import Array, namespace
 from ..linear.decomposition import Decomposition
 from ..linear.incremental import Sums, merge_batch, sums_of
 from ..linear.likelihood import log_likelihood
+from ..linear.missing import fit_missing
+from ..linear.missing import log_likelihood as observed_likelihood
 from ..operators import Operator, as_operator
 from ..operators.views import check_energy
 from ..progress import convergence
 from ..solvers.spectral import SPECTRAL
-from ..solvers.subspace import ITERATIVE, growing_subspace, leading_subspace
+from ..solvers.subspace import ITERATIVE, growing_subspace, leading_subspace, warn_above
 from . import _base as base
+from ._base import validated
 from ._fit_context import reports_progress
+from ._missing import MISSING, summary_of
 from ._scores import CovarianceMixin
 
 
@@ -55,6 +59,11 @@ class PCA(CovarianceMixin, BaseEstimator):
         The most iterations; a ConvergenceWarning names the residual reached if that is not enough.
     random_state : int, RandomState instance or None
         The seed of the random start of iterative solvers.
+    missing : {"error", "em", "shrink"}
+        What cells that are NaN are. "em" fits those that are there by least squares; "shrink" also
+        shrinks the components by their noise, which predicts better where cells are few. Both need a
+        number of components, fit by completing X and PCA of it in turns, until the components change by
+        ``tol``, and take dense data. Rows with holes then have the scores of their conditional mean.
     verbose : int
         1 shows a line of progress on standard error, 2 a line for each iteration.
 
@@ -99,6 +108,7 @@ class PCA(CovarianceMixin, BaseEstimator):
         "center": ["boolean"],
         "solver": [StrOptions({"auto", *SPECTRAL, *ITERATIVE}), callable],
         "formulation": [str, callable, None],
+        "missing": [StrOptions(MISSING)],
         **base.ITERATION_CONSTRAINTS,
     }
 
@@ -112,11 +122,12 @@ class PCA(CovarianceMixin, BaseEstimator):
     max_iter: int = 1000
     random_state: Any = None
     verbose: int = 0
+    missing: str = "error"
 
     def _fit(self, X: Any, sample_weight: Any) -> Any:
         X, data = self._decompose(X, sample_weight)
         self._set(data)
-        return X
+        return self._completed(X) if self._takes_holes else X
 
     @reports_progress
     def path(self, X: Any, n_components: Any, sample_weight: Any = None) -> list[PCA]:
@@ -211,6 +222,10 @@ class PCA(CovarianceMixin, BaseEstimator):
         -------
         log_likelihood : array of shape (n_samples,)
         """
+        if self._takes_holes:
+            self._check_kind(X, "score_samples")
+            rows = validated(self, X, reset=False, sparse=False, finite=False)
+            return observed_likelihood(as_operator(rows), self._completion(), self.noise_variance_)
         operator = as_operator(self._checked(X, "score_samples", sparse=False))
         return log_likelihood(operator, self.mean_, *self._gaussian())
 
@@ -223,6 +238,11 @@ class PCA(CovarianceMixin, BaseEstimator):
         """Return the validated X and its leading components."""
         if self.solver == "lapack" and isinstance(X, np.memmap):
             X = np.array(X)  # a full SVD holds the data in memory in any case
+        if self._takes_holes:
+            X = base.validated(self, X, reset=True, rows=2, finite=False)
+            summary = summary_of(X, getattr(self, "feature_names_in_", None))
+            if summary.incomplete:
+                return self._complete(X, sample_weight, summary)
         # The energy, which every fit computes, is finite only if all entries are.
         finite = sample_weight is not None or not base.in_memory(X)
         X = base.validated(self, X, reset=True, rows=2, finite=finite)
@@ -241,6 +261,34 @@ class PCA(CovarianceMixin, BaseEstimator):
         else:
             result = leading_subspace(Xc, s, **options)
         return X, Decomposition(result, energy, mass, mean, Xc.shape, operator.passes)
+
+    def _complete(self, X: Any, sample_weight: Any, summary: Any) -> tuple[Any, Decomposition]:
+        """Return X, to be completed by the model once it is set, and the components of it."""
+        operator, (N, d) = as_operator(X), X.shape
+        weights, observed = base.checked_weights(sample_weight, operator), int(summary.counted.sum())
+        if not isinstance(self.n_components, Integral):
+            raise ValueError(
+                f"n_components={self.n_components!r} needs a complete table; give a number with "
+                f"missing={self.missing!r}"
+            )
+        if self.formulation is not None or self.solver not in ("auto", "gram"):
+            raise ValueError(
+                f"X has missing cells, which missing={self.missing!r} completes by solver='gram' in turns; "
+                f"leave solver={self.solver!r} and formulation={self.formulation!r} out"
+            )
+        s, free = self._to_compute(N - 2, d - 1), observed - d
+        if self.missing == "em" and s * (N + d - s - 1) >= free:
+            raise ValueError(
+                f"{observed} cells of X are there, too few for n_components={s} of {N} rows and {d} "
+                "columns by least squares; use missing='shrink', or fewer components"
+            )
+        options = {"shrink": self.missing == "shrink", "weights": weights, "center": self.center}
+        options |= {"tol": self.tol, "max_iter": self.max_iter, "seed": base.seed(self.random_state)}
+        fit = fit_missing(operator, s, summary.mean if self.center else 0 * summary.mean, **options)
+        warn_above(fit.change, self.tol, "completing X", self.max_iter)
+        share = summary.missing.sum() / (N * d)
+        why = f"gram: {share:.1%} of the cells are missing, {fit.iterations} turns of completing them"
+        return X, fit.decomposition(operator, observed, why)
 
     def _to_compute(self, N: float, d: int) -> int:
         """Return how many components to compute: "mle" and None need the whole spectrum."""

@@ -57,7 +57,7 @@ class Anderson:
 
     def __call__(self, problem: DCProblem, W: Array) -> Iterator[Iterate]:
         step = problem.G.conjugate.subgradient
-        point, past = first(problem, W), _Past(self.memory)
+        point, past = first(problem, W), Past(self.memory)
         while True:
             plain = step(point.Z)
             mixed, last = past.mix(point.W, plain), point
@@ -67,13 +67,13 @@ class Anderson:
                 point = Point(problem, step(mixed) if problem.G.indicator else mixed)
                 rounding = 4 * eps(point.W) * abs(last.objective)
                 if not point.objective <= last.objective + rounding:
-                    past = _Past(self.memory)
+                    past = Past(self.memory)
                     past.mix(last.W, plain)
                     point = Point(problem, plain)
             yield Iterate(point)
 
 
-class _Past:
+class Past:
     """The differences of the last residuals and images, and the Gram matrix of the former."""
 
     def __init__(self, memory: int) -> None:

@@ -1,0 +1,103 @@
+"""Rows with holes: what estimators do with cells that are missing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..linalg import Array, namespace, to_numpy
+from ..linear.missing import Completed, Completion
+from ..operators import Operator, as_operator
+from ..operators.block_ops import GRAM_FACTOR, block_rows
+from ..preprocessing import columns
+
+#: What cells that are NaN may become.
+MISSING = {"error", "em", "shrink"}
+
+
+def summary_of(X: Any, names: Any) -> columns.ColumnSummary:
+    """Count the holes of X; refuse infinite cells, sparse rows, and columns and tables without cells."""
+    operator = as_operator(X)
+    if operator.sparse:
+        raise ValueError(
+            "X is sparse and has missing cells (NaN); its zeros are cells too, so that completing it "
+            "would fill it: give a dense array, or replace NaN by zeros"
+        )
+    summary = columns.summarize(operator)
+    columns.check_cells(summary, names, "impute")
+    empty = np.flatnonzero(summary.counted == 0)
+    if len(empty):
+        listed = ", ".join(columns.column_name(j, names) for j in empty[:5])
+        raise ValueError(
+            f"{len(empty)} columns of X have no value but NaN: {listed}; drop them before fitting"
+        )
+    return summary
+
+
+class HolesMixin:
+    """Estimators with ``missing=``: rows are completed before anything else is asked of them."""
+
+    missing: str
+    components_: Array
+    explained_variance_: Array
+    noise_variance_: float
+
+    @property
+    def _takes_holes(self) -> bool:
+        return self.missing != "error"
+
+    def _completion(self) -> Any:
+        """Return the function of a block of rows that fills its holes."""
+        model: Any = self
+        parts = model._origin, self.components_.T, self.explained_variance_, self.noise_variance_
+        return Completion.of(*parts, shrink=True)
+
+    def _completed(self, X: Any) -> Any:
+        """Return validated rows without holes: an operator that fills them as it is read, or X."""
+        complete = self._completion()
+        if isinstance(X, Operator):
+            return Completed(X, complete)
+        if sp.issparse(X) or columns.is_finite(X):
+            return X
+        xp = namespace(X)
+        if bool(xp.any(xp.isinf(X))):
+            raise ValueError(
+                "Input X contains infinity; correct such values, or mark them as missing with NaN"
+            )
+        step = block_rows(X.shape[1], 8, GRAM_FACTOR)
+        parts = [complete(X[i : i + step, :]) for i in range(0, X.shape[0], step)]
+        return xp.concat(parts, axis=0)
+
+    def impute(self, X: Any) -> Any:
+        """Return the rows with their holes filled.
+
+        A missing cell becomes its conditional mean, given the cells of the row that are there, in the
+        Gaussian model of the components and the noise around them.
+
+        Parameters
+        ----------
+        X : array, data frame, file or dask array of shape (n_samples, n_features)
+
+        Returns
+        -------
+        X : array of the same shape, a data frame for a data frame
+            Rows that are complete stay as they are.
+        """
+        model: Any = self
+        if not self._takes_holes:
+            raise ValueError(
+                "impute fills missing cells, which missing='error' refuses; fit with missing='shrink'"
+            )
+        rows = model._checked(X, "impute")
+        rows = rows.map_rows(_itself, rows.shape[1]) if isinstance(rows, Operator) else rows
+        return type(X)(to_numpy(rows), index=X.index, columns=X.columns) if _is_frame(X) else rows
+
+
+def _itself(rows: slice, block: Any) -> Any:
+    return block
+
+
+def _is_frame(X: Any) -> bool:
+    return hasattr(X, "iloc") and not hasattr(X, "__dask_graph__")

@@ -1,0 +1,326 @@
+"""PCA of rows with holes: missing cells become what the cells that are there make likely.
+
+The table is completed by the model, the model is the PCA of the completed table, in turns: DCA on
+``kappa/2 ||L||^2 + indicator(rank L <= s) - F(L)`` with ``F(L) = kappa/2 ||L||^2 - 1/2 sum_observed
+(x - l)^2``, which is convex from kappa = 1 on, as the weights of cells are 0 or 1. With least squares it
+is EM for principal components; with shrunk singular values the regularised iterative PCA of Josse and
+Husson (2012).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..linalg import Array, asarray_like, fix_signs, namespace, norm, to_numpy, total
+from ..operators import Operator, RowMap, as_operator, from_gram
+from ..operators.block_ops import GRAM_FACTOR, as_float64, dense, stack, take
+from ..progress import report_step
+from ..solvers.dca import Past
+from ..solvers.spectral import Gram
+from ..solvers.spectral.ritz import Ritz, SubspaceResult
+from .decomposition import Decomposition
+from .incremental import GRAM_FEATURES
+
+#: Least squares of fewer cells than components take the smallest scores, by a ridge of this size.
+RIDGE = 1e-10
+
+#: The systems of rows are solved for about this many numbers at a time.
+NUMBERS = 2**21
+
+#: Numbers of components that are tried beyond the best.
+LATER = 3
+
+#: How many differences Anderson acceleration keeps.
+MEMORY = 6
+
+
+def fitted_scores(R: Array, W: Array, V: Array, ridge: Array) -> Array:
+    """``argmin_b sum_j w_ij (r_ij - v_j^T b)^2 + b^T Diag(ridge) b`` for each row i."""
+    xp, (d, s) = namespace(R), V.shape
+    pairs = xp.reshape(V[:, :, None] * V[:, None, :], (d, s * s))
+    # What is 0 beside the diagonal needs no eye: the ridge is added to every (s + 1)-th number.
+    diagonal = asarray_like(np.diag(to_numpy(ridge)).ravel(), R)
+    step = max(1, NUMBERS // (s * s))
+    parts = []
+    for i in range(0, R.shape[0], step):
+        w = W[i : i + step, :]
+        G = xp.reshape(w @ pairs + diagonal, (-1, s, s))
+        right = (w * R[i : i + step, :]) @ V
+        parts.append(xp.linalg.solve(G, right[:, :, None])[:, :, 0])
+    return stack(parts)
+
+
+def split(block: Any, center: Array) -> tuple[Array, Array]:
+    """Return ``x - c``, 0 where a cell is missing, and 1 where it is there, else 0; in float64."""
+    Y = as_float64(block)
+    xp = namespace(Y)
+    missing = xp.isnan(Y)
+    return xp.where(missing, xp.zeros_like(Y), Y - center), xp.astype(~missing, xp.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Completion:
+    """``c + V b`` where a cell is missing, b by :func:`fitted_scores` of the cells that are there.
+
+    With ``ridge = sigma^2 / (lambda - sigma^2)`` it is the conditional mean of the model with variances
+    lambda along V and sigma^2 across (Tipping and Bishop 1999); with RIDGE, least squares.
+    """
+
+    center: np.ndarray
+    V: np.ndarray
+    ridge: np.ndarray
+
+    @classmethod
+    def of(cls, center: Any, V: Any, variances: Any, noise: float, *, shrink: bool) -> Completion:
+        """Return that of a model with the axes V, d x s."""
+        center, V, variances = (to_numpy(a).astype(float) for a in (center, V, variances))
+        ridge = np.full(len(variances), RIDGE)
+        if shrink and noise > 0:
+            beyond = np.clip(variances - noise, RIDGE * noise, None)
+            ridge = np.clip(noise / beyond, RIDGE, None)
+        return cls(center, V, ridge)
+
+    def like(self, block: Array) -> tuple[Array, Array, Array]:
+        """Return the numbers of the model as arrays of the block's kind."""
+        center, V, ridge = (asarray_like(a, block) for a in (self.center, self.V, self.ridge))
+        return center, V, ridge
+
+    def __call__(self, block: Any) -> Any:
+        """Return the block with its holes filled; the block itself if it has none."""
+        block = dense(block)
+        xp = namespace(block)
+        holes = xp.isnan(block)
+        rows = np.flatnonzero(to_numpy(xp.any(holes, axis=1)))
+        if not len(rows):
+            return block
+        part = as_float64(take(block, rows))
+        center, V, ridge = self.like(part)
+        R, there = split(part, center)
+        fit = center + fitted_scores(R, there, V, ridge) @ V.T
+        filled = xp.astype(xp.where(there > 0, part, fit), block.dtype, copy=False)
+        if len(rows) == block.shape[0]:
+            return filled
+        out = xp.asarray(block, copy=True)
+        out[rows, :] = filled
+        return out
+
+
+class Completed(RowMap):
+    """Rows whose holes are filled as they are read."""
+
+    def __init__(self, X: Operator, complete: Any) -> None:
+        super().__init__(X, X.shape, lambda rows, block: [(rows, complete(block))])
+        self._complete = complete
+        #: the names of the columns, if the data has any
+        self.names = getattr(X, "names", None)
+
+    def take(self, rows: np.ndarray) -> Any:
+        return self._complete(self.X.take(rows))
+
+
+@dataclass(frozen=True, eq=False)
+class CompletedPCA:
+    """The PCA of a completed table: its centre, s + 1 Ritz pairs of its scatter, energy and mass."""
+
+    center: np.ndarray
+    result: SubspaceResult
+    energy: float
+    mass: float
+    s: int
+
+    @cached_property
+    def variances(self) -> np.ndarray:
+        """Those of s + 1 components, or all."""
+        return to_numpy(self.result.ritz.theta).astype(float) / self.mass
+
+    @property
+    def root(self) -> np.ndarray:
+        """``V Diag(lambda)^{1/2}`` of the s components."""
+        V = to_numpy(self.result.ritz.V).astype(float)[:, : self.s]
+        return V * np.sqrt(np.clip(self.variances[: self.s], 0.0, None))
+
+    @property
+    def left(self) -> float:
+        """The variance beside the components, which EM never raises."""
+        return max(self.energy / self.mass - float(self.variances[: self.s].sum()), 0.0)
+
+    @property
+    def noise(self) -> float:
+        """``sigma^2`` of Josse and Husson (2012), at most the variance of the next component."""
+        d, s, n = len(self.center), self.s, self.mass
+        sigma2 = n * d / min(d, n - 1) * self.left / ((n - 1 - s) * (d - s))
+        return min(sigma2, *self.variances[s : s + 1])
+
+
+def pca_of_completed(
+    X: Operator, model: Completion, weights: Array | None, s: int, center: bool, seed: int
+) -> CompletedPCA:
+    """Return the PCA of the rows that the model completes, in one pass where d <= N."""
+    (N, d), origin = X.shape, model.center
+    mass = float(N) if weights is None else total(weights)
+
+    def part(rows: slice, block: Any) -> tuple[Any, Any]:
+        Y = as_float64(model(block))
+        Y = Y - asarray_like(origin, Y)
+        other = Y if weights is None else Y * as_float64(weights[rows])[:, None]
+        return Y.T @ other, namespace(Y).sum(other, axis=0)
+
+    H: Operator
+    if d <= min(N, GRAM_FEATURES):
+        S, sums = X.sum_blocks(part, GRAM_FACTOR)
+        shift = sums * (center / mass)
+        S = S - mass * (shift[:, None] * shift[None, :])
+        H, energy = from_gram(S), float(namespace(S).linalg.trace(S))
+    else:
+        Y = as_float64(Completed(X, model).todense())
+        Y = Y - asarray_like(origin, Y)
+        xp = namespace(Y)
+        w = xp.ones_like(Y[:, 0]) if weights is None else as_float64(weights)
+        shift = (w @ Y) * (center / mass)
+        Y = (Y - shift) * xp.sqrt(w)[:, None]
+        H, energy = as_operator(Y), norm(Y) ** 2
+    # The turns decide on the accuracy; within each the components are exact.
+    result = Gram()(H, min(s + 1, *H.shape), tol=1e-12, seed=seed)
+    return CompletedPCA(origin + to_numpy(shift).astype(float), result, energy, mass, s)
+
+
+@dataclass(frozen=True, eq=False)
+class MissingFit:
+    """The last PCA of a completed table, the model that completes rows, and the way there."""
+
+    pca: CompletedPCA
+    model: Completion
+    change: float
+    iterations: int
+
+    def decomposition(self, X: Operator, observed: int, why: str) -> Decomposition:
+        """Return the components as those of a PCA whose residuals are the last change.
+
+        Completed cells have no noise: the energy beside the components is that of the ``observed``
+        cells, for all cells.
+        """
+        pca, (N, d) = self.pca, X.shape
+        ritz = pca.result.ritz.leading(pca.s)
+        V, theta = to_numpy(ritz.V), to_numpy(ritz.theta)
+        V = V * fix_signs(V)[None, :]
+        pairs = Ritz(*(X.asarray(a) for a in (V, theta, self.change * theta)))
+        result = replace(pca.result, ritz=pairs, steps=self.iterations, note=why)
+        energy = float(theta.sum()) + pca.left * pca.mass * (N * d / observed)
+        center = X.asarray(pca.center) if pca.center.any() else None
+        return Decomposition(result, energy, pca.mass, center, X.shape, X.passes)
+
+
+def fit_missing(
+    X: Operator,
+    s: int,
+    mean: np.ndarray,
+    *,
+    shrink: bool,
+    weights: Array | None = None,
+    center: bool = True,
+    tol: float = 1e-4,
+    max_iter: int = 1000,
+    seed: int = 0,
+    start: Completion | None = None,
+) -> MissingFit:
+    """Complete the table and take its PCA in turns, until ``[c, V Lambda^{1/2}]`` changes by ``tol`` less.
+
+    The turns are accelerated (:class:`dualpca.solvers.Anderson`); where EM's residual variance, or for
+    ``shrink`` the change, is worse for that, the plain turn is taken. They begin with the ``mean`` in
+    all holes, or with the model ``start``.
+    """
+    nothing = Completion(mean, np.zeros((len(mean), 1)), np.ones(1))
+    data, name = (weights, s, center, seed), "shrink" if shrink else "em"
+    state, model, past, mixed = None, start or nothing, Past(MEMORY), False
+    plain, best, change = model, np.inf, np.inf
+    for iteration in range(max_iter + 1):  # noqa: B007
+        pca = pca_of_completed(X, model, *data)
+        root = pca.root
+        if state is not None:
+            # Axes are those of the last turn up to a rotation.
+            left, _, right = np.linalg.svd(root.T @ state[:, 1:])
+            root = root @ (left @ right)
+        image = np.concatenate([pca.center[:, None], root], axis=1)
+        change = np.inf if state is None else norm(image - state) / max(norm(root), 1e-300)
+        merit = change if shrink else pca.left
+        if mixed and merit > best * (1 + 1e-12):
+            state, model, past, mixed = plain_state, plain, Past(MEMORY), False
+            continue
+        best = merit
+        if state is not None and (report_step(name, change, tol, X.passes) or change <= tol):
+            break
+        plain_state = image
+        plain = _model(image, pca.noise, shrink)
+        new = None if state is None else past.mix(state, image)
+        mixed = new is not None
+        state = image if new is None else new
+        model = plain if new is None else _model(state, pca.noise, shrink)
+    return MissingFit(pca, plain, change, iteration)
+
+
+def _model(state: np.ndarray, noise: float, shrink: bool) -> Completion:
+    """Return the model of a centre and of ``V Lambda^{1/2}`` in any rotation."""
+    V, sigma, _ = np.linalg.svd(state[:, 1:], full_matrices=False)
+    return Completion.of(state[:, 0], V, sigma**2, noise, shrink=shrink)
+
+
+def observed_residual(X: Operator, model: Completion, weights: Array | None = None) -> float:
+    """``sum_observed (x - c - V b)^2``, the misfit of the cells that are there."""
+
+    def part(rows: slice, block: Any) -> tuple[float]:
+        block = as_float64(dense(block))
+        xp = namespace(block)
+        center, V, ridge = model.like(block)
+        R, there = split(block, center)
+        R = there * (R - fitted_scores(R, there, V, ridge) @ V.T)
+        squares = xp.sum(R * R, axis=1)
+        return (float(xp.sum(squares if weights is None else squares * as_float64(weights[rows]))),)
+
+    return float(X.sum_blocks(part, GRAM_FACTOR)[0])
+
+
+def gcv(X: Operator, mean: np.ndarray, observed: int, most: int, **options: Any) -> dict[int, float]:
+    """``n sum_observed (x - fit)^2 / (n - d - q (N + d - q - 1))^2`` of n cells (Josse and Husson 2012).
+
+    The generalised cross-validation of the cells that are there, for q components from 0 to ``most``; it
+    ends where LATER numbers in turn are no better.
+    """
+    N, d = X.shape
+    weights = options.get("weights")
+    values: dict[int, float] = {}
+    start = Completion(mean, np.zeros((d, 1)), np.ones(1))
+    for q in range(most + 1):
+        freedom = observed - d - q * (N + d - q - 1)
+        if freedom <= 0:
+            break
+        if q:
+            start = fit_missing(X, q, mean, start=start, **options).model
+        values[q] = observed * observed_residual(X, start, weights) / freedom**2
+        if q - min(values, key=values.__getitem__) >= LATER:
+            break
+    return values
+
+
+def log_likelihood(X: Operator, model: Completion, noise: float) -> Array:
+    """``log N(x_o; c_o, C_oo)`` of the cells o of each row that are there, by the inversion lemma."""
+    logs = float(np.log(model.ridge).sum())
+
+    def part(rows: slice, block: Any) -> Array:
+        block = dense(block)
+        wide = as_float64(block)
+        xp, (center, V, ridge) = namespace(wide), model.like(wide)
+        R, there = split(wide, center)
+        inside = (R @ V) * fitted_scores(R, there, V, ridge)
+        pairs = xp.reshape(V[:, :, None] * V[:, None, :], (V.shape[0], -1))
+        diagonal = asarray_like(np.diag(model.ridge).ravel(), wide)
+        G = xp.reshape(there @ pairs + diagonal, (-1, V.shape[1], V.shape[1]))
+        determinant = xp.linalg.slogdet(G)[1] - logs
+        constant = xp.sum(there, axis=1) * float(np.log(2 * np.pi * noise))
+        square = (xp.sum(R * R, axis=1) - xp.sum(inside, axis=1)) / noise
+        return xp.astype(-0.5 * (square + determinant + constant), block.dtype)
+
+    return X.map_rows(part)
