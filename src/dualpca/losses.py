@@ -22,6 +22,8 @@ __all__ = [
     "Log",
     "Loss",
     "PowerLoss",
+    "Square",
+    "Tanh",
     "Tukey",
     "Welsch",
     "as_loss",
@@ -221,6 +223,40 @@ class Tukey(Loss):
         return namespace(v).clip(1 - v, 0.0, None) ** 2
 
 
+class Square(Loss):
+    """``r^2``: ``psi(v) = v``, which is not robust: PCA, and EM where cells are missing."""
+
+    homogeneous = True
+
+    def psi(self, v: Array) -> Array:
+        return v
+
+    def slope(self, v: Array) -> Array:
+        return namespace(v).ones_like(v)
+
+
+class Tanh(Loss):
+    """``r^2`` up to 1.5 c, constant from 4 c on, and between them a logarithm of a hyperbolic cosine.
+
+    The slope of its root is a hyperbolic tangent (Hampel, Rousseeuw and Ronchetti 1981), with the
+    constants of cellPCA (Centofanti, Hubert and Rousseeuw 2026).
+    """
+
+    tuning = 0.5
+    _b, _c, _q1, _q2, _d = 1.5, 4.0, 1.540793, 0.8622731, 3.7622127
+
+    def psi(self, v: Array) -> Array:
+        xp = namespace(v)
+        z = xp.clip(xp.sqrt(v), self._b, self._c)
+        beyond = 2 * (self._d - (self._q1 / self._q2) * xp.log(xp.cosh(self._q2 * (self._c - z))))
+        return xp.where(v <= self._b**2, v, beyond)
+
+    def slope(self, v: Array) -> Array:
+        xp = namespace(v)
+        z = xp.clip(xp.sqrt(v), self._b, self._c)
+        return xp.where(v <= self._b**2, xp.ones_like(v), self._q1 * xp.tanh(self._q2 * (self._c - z)) / z)
+
+
 def where_positive(f: Callable[[Array], Array], v: Array) -> Array:
     """Return ``f(v)`` where v > 0, else 0, where f need not be defined."""
     xp = namespace(v)
@@ -242,6 +278,7 @@ LOSSES: dict[str, Loss] = {
     "geman_mcclure": GemanMcClure(),
     "welsch": Welsch(),
     "tukey": Tukey(),
+    "tanh": Tanh(),
 }
 
 

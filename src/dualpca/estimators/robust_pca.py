@@ -13,13 +13,16 @@ from ..linalg import Array, asarray_like, to_numpy
 from ..operators import Operator, Selected, as_operator
 from ..operators.block_ops import dense
 from ..progress import convergence
+from ..robust.cell_fit import fit_cells, fit_holes
+from ..robust.cells import CellModel
 from ..robust.distances import scores_and_distances
-from ..robust.fit import fit_robust
+from ..robust.fit import RobustFit, fit_robust
 from ..robust.reasons import blame
 from ..robust.sample import scree, take_sample
 from ..robust.scale import CENTERS
 from ..robust.starts import STARTS
 from ._base import checked_weights, seed, shifted, validated
+from ._missing import MISSING, summary_of
 from ._outliers import ROBUST_CONSTRAINTS, OutlierScoresMixin, score_distances
 from ._scores import CovarianceMixin
 
@@ -139,11 +142,15 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         "center": [StrOptions({"joint", *CENTERS}), "array-like", None],
         "init": [StrOptions({"auto", *STARTS}), "array-like", list, tuple],
         "solver": [StrOptions({"auto", "anderson", "dca", "irls", "dual"}), callable],
+        "missing": [StrOptions(MISSING)],
+        "cells": ["boolean"],
     }
 
     _: KW_ONLY
     random_state: Any = None
     verbose: int = 0
+    missing: str = "error"
+    cells: bool = False
 
     @property
     def _origin(self) -> Array:
@@ -153,8 +160,7 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
     def _fit(self, X: Any, sample_weight: Any) -> Any:
         whole, weights, present = self._checked_rows(X, sample_weight)
         rows = whole if present is None else Selected(whole, present)
-        rng = np.random.default_rng(seed(self.random_state))
-        fit = fit_robust(rows, self, rng, weights)
+        fit = self._fit_rows(rows, weights)
         self._set_fit(fit, rows)
         parts, (d, s) = fit.components, fit.components.V.shape
         self.components_ = rows.asarray(np.ascontiguousarray(parts.V.T))
@@ -162,6 +168,7 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         self.noise_variance_ = fit.noise / (d - s) if d > s else 0.0
         self.mean_ = rows.asarray(parts.center)
         self._mean_rest = rows.asarray(parts.center - to_numpy(self.mean_))
+        whole = self._completed(whole) if self._takes_holes else whole
         by_row = fit.weights
         if present is None:
             score, orthogonal = rows.row_vector(parts.score_distances), fit.rows.orthogonal
@@ -176,6 +183,28 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         self._warn_of_doubt(fit)
         return whole
 
+    def _fit_rows(self, X: Operator, weights: Any) -> RobustFit:
+        """Return the fit of rows as they are, of completed rows, or of cells."""
+        start, holes = seed(self.random_state), self._takes_holes
+        if self.cells:
+            if self.center != "joint":
+                raise ValueError(f"center={self.center!r} stays; cells=True fits it, as 'joint' does")
+            fit, model = fit_cells(X, self, np.random.default_rng(start), weights)
+            self.cell_scales_ = model.scales
+            return fit
+        if holes and summary_of(X, getattr(self, "feature_names_in_", None)).incomplete:
+            return fit_holes(X, self, start, weights, shrink=self.missing == "shrink")[0]
+        return fit_robust(X, self, np.random.default_rng(start), weights)
+
+    @property
+    def _takes_holes(self) -> bool:
+        return self.cells or self.missing != "error"
+
+    def _completion(self) -> Any:
+        if not self.cells:
+            return super()._completion()
+        return CellModel(to_numpy(self._origin), to_numpy(self.components_.T).astype(float), self.cell_scales_)
+
     def _checked_rows(
         self, X: Any, sample_weight: Any
     ) -> tuple[Operator, Array | None, np.ndarray | None]:
@@ -183,7 +212,7 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
 
         Rows of weight 0 that are on a cluster count.
         """
-        rows: Any = as_operator(validated(self, X, reset=True, rows=2))
+        rows: Any = as_operator(validated(self, X, reset=True, rows=2, finite=not self._takes_holes))
         if rows.is_distributed and isinstance(self.solver, str) and self.solver == "dual":
             raise ValueError(
                 "solver='dual' iterates on a row for each row of X, which dask data keeps on the "

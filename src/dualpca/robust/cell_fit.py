@@ -1,0 +1,198 @@
+"""Fits of rows with holes and wrong cells: starts on a sample, scales, all rows, and their distances."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..linalg import Array, to_numpy
+from ..linear.missing import Completed, Completion, split
+from ..losses import Tanh
+from ..operators import Matrix, Operator, as_operator
+from ..preprocessing.columns import medians
+from ..progress import phase
+from .cells import CELL, CellModel, converge
+from .distances import robust_components, robust_scatter, row_distances, squared_distances
+from .fit import RobustFit, RobustOptions, fit_robust, row_weights
+from .sample import ENTRIES, ROWS, Sample, by_weight, number_of_components
+from .scale import chi2_quantile, location_scale, typical_size
+from .selection import freedom
+from .starts import best_start
+
+#: Columns predict each other from this correlation on (DDC: Rousseeuw and Van den Bossche 2018), where
+#: there are at most PAIRED of them.
+CORRELATED, PAIRED = 0.5, 2000
+
+#: Scales are estimated anew in so many rounds at most, of STEPS steps each, while their squares fall by
+#: more than SETTLED.
+ROUNDS, SETTLED, STEPS = 6, 0.02, 30
+
+#: Rows within this quantile of chi-squared of the scores keep their mass; others lose it as 1/distance^2.
+LEVERAGE = 0.99
+
+#: Rows with holes are completed and fitted in at most so many turns, while the axes turn by more than SAME.
+TURNS, SAME = 10, 1e-3
+
+
+def column_scales(R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return location and scale of each column of R, NaN where cells are missing.
+
+    That of ROBPCA, which a fifth of wrong cells does not make larger, as it does MADs and M-scales: the
+    cells between 2 and 5 scales from the others would keep their weight.
+    """
+    Z = R.T.copy()
+    for z in Z:
+        hole = np.isnan(z)
+        if hole.any() and not hole.all():  # cells that are there stand for those that are not
+            z[hole] = np.resize(z[~hole], int(hole.sum()))
+    Z[np.isnan(Z)] = 0.0
+    location, scale = location_scale(Z, Z.shape[1] // 2 + 1)
+    few = medians(R, float(np.finfo(float).eps))[1]
+    return location, np.where(scale > 1e-6 * few, scale, few)
+
+
+def predicted(Z: np.ndarray, wrapped: np.ndarray) -> np.ndarray:
+    """Return standardised cells, those that the columns correlated with theirs contradict replaced (DDC)."""
+    inside = np.abs(Z) <= chi2_quantile(CELL, 1) ** 0.5
+    known = np.where(inside, Z, 0.0)
+    norms = np.sqrt((wrapped**2).sum(axis=0))
+    C = wrapped.T @ wrapped / np.maximum(np.outer(norms, norms), 1e-300)
+    np.fill_diagonal(C, 0.0)
+    C[np.abs(C) < CORRELATED] = 0.0
+    weight = inside.astype(float) @ np.abs(C)
+    guess = known @ (C * np.abs(C)) / np.maximum(weight, 1e-300)
+    usable = inside & (weight > 0)
+    slope = np.where(usable, known * guess, 0).sum(axis=0)
+    slope /= np.maximum(np.where(usable, guess**2, 0).sum(axis=0), 1e-300)
+    guess *= slope
+    rest = column_scales(Z - guess)[1]
+    off = ~(np.abs(Z - guess) <= chi2_quantile(CELL, 1) ** 0.5 * rest)
+    return np.where(off, guess, Z)
+
+
+def scatter(model: CellModel, X: Matrix, B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return location and covariance of the scores of good rows."""
+    R, there = split(X.data, model.center)
+    weights = model.row_weights(*model.losses(there * (R - B @ model.V.T), there))
+    return robust_scatter(B[weights >= min(0.3, float(np.median(weights)))], None, False)
+
+
+def masses(B: np.ndarray, location: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+    """Return the mass a_i of each row: less where its scores are far out, whatever its residuals."""
+    distance2 = squared_distances(B, location, covariance)
+    return np.minimum(1.0, chi2_quantile(LEVERAGE, B.shape[1]) / np.maximum(distance2, 1e-300))
+
+
+def fit_sample(
+    X: Matrix, model: CellModel, tol: float, rounds: int, steps: int
+) -> tuple[CellModel, np.ndarray, float]:
+    """Fit the rows in memory, scales anew in each round; return model, scores and sum of squared scales."""
+    B = model.scores(*split(X.data, model.center))
+    least = np.inf
+    for _ in range(rounds):
+        residuals = X.data - model.center - B @ model.V.T
+        scales = column_scales(residuals)[1]
+        if not (scales**2).sum() < (1 - SETTLED) * least:
+            break
+        least = float((scales**2).sum())
+        model = replace(model, scales=scales)
+        model, _, _ = converge(X, model, B, masses(B, *scatter(model, X, B)), tol, steps)
+    residuals = X.data - model.center - B @ model.V.T
+    return model, B, float((column_scales(residuals)[1] ** 2).sum())
+
+
+def tables(S: np.ndarray, location: np.ndarray, scale: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield a sample without holes about its location: predicted, wrapped, and with medians alone."""
+    Z = (S - location) / scale
+    filled = np.nan_to_num(Z, nan=0.0)
+    wrapped = filled * Tanh().slope(filled * filled)  # Raymaekers and Rousseeuw (2021)
+    if Z.shape[1] <= PAIRED:
+        yield predicted(Z, wrapped) * scale
+    yield wrapped * scale
+    yield filled * scale
+
+
+def fit_cells(
+    X: Operator, options: RobustOptions, rng: np.random.Generator, weights: Array | None
+) -> tuple[RobustFit, CellModel]:
+    """Fit cells and rows: on a sample from several starts, then on all rows that are on this machine."""
+    with phase("start"):
+        chosen = chosen_rows(X, weights, rng)
+        S = to_numpy(X.take(chosen)).astype(float)
+        kept = ~np.isnan(S).all(axis=1)
+        sample, chosen = Matrix(S[kept]), chosen[kept]
+        location, scale = column_scales(sample.data)
+        best: Any = None
+        s = 0
+        for Y in tables(sample.data, location, scale):
+            rows = Matrix(Y)
+            if best is None:
+                none = np.zeros(X.shape[1])
+                s = number_of_components(options.n_components, Sample(rows, none, None, None, chosen))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                start = best_start(rows, "auto", s, None, np.random.default_rng(int(rng.integers(2**31))))
+            model = CellModel(location + start.center, start.W, scale)
+            fitted = fit_sample(sample, model, options.tol, ROUNDS, STEPS)
+            if best is None or fitted[2] < best[0][2]:
+                best = fitted, start
+    (model, B, _), start = best
+    parts, whole = scatter(model, sample, B), X
+    if X.is_distributed:  # scores of all rows would have to travel in each step
+        whole = sample
+    elif len(B) < X.shape[0]:
+        B = np.array(to_numpy(X.map_rows(lambda rows, block: model.scores_of(block), s)), dtype=float)
+    mass = masses(B, *parts)
+    if weights is not None and whole is X:
+        mass = mass * to_numpy(weights)
+    model, move, steps = converge(whole, model, B, mass, options.tol, options.max_iter)
+    Y = Completed(X, model)
+    spread = typical_size(np.sqrt((B * B).sum(axis=1)))
+    df = freedom(sample, s)
+    rows = row_distances(Y, model.center, model.V, weights, spread, df)
+    loss = Tanh(Tanh.tuning * max(rows.cutoff(LEVERAGE), 1e-300))
+    by_row = row_weights(loss, rows, None, 0.0)
+    by_row = by_row if X.is_distributed else to_numpy(by_row).astype(float)
+    components = robust_components(rows, options.quantile, False)
+    way = replace(start, name="cells"), move, steps, False, max(X.shape[1] - s, 0)
+    return RobustFit(components, rows, by_row, loss, *way), model
+
+
+def chosen_rows(X: Operator, weights: Array | None, rng: np.random.Generator) -> np.ndarray:
+    """Return the rows of the sample, in order."""
+    most = max(100, min(ROWS, ENTRIES // max(X.shape[1], 1)))
+    if weights is not None and not X.is_distributed:
+        return by_weight(to_numpy(weights).astype(float), most, rng)
+    return np.sort(rng.choice(X.shape[0], min(X.shape[0], most), replace=False))
+
+
+def fit_holes(
+    X: Operator, options: Any, seed: int, weights: Array | None, *, shrink: bool
+) -> tuple[RobustFit, Completion]:
+    """Complete the rows by the robust fit, and fit the completed rows, in turns until the axes stay.
+
+    Holes are medians of their columns at first.
+    """
+    rng = np.random.default_rng(seed)
+    middle = medians(to_numpy(X.take(chosen_rows(X, None, rng))), float(np.finfo(float).eps))[0]
+    complete = Completion(np.nan_to_num(middle), np.zeros((X.shape[1], 1)), np.ones(1))
+    fit, before = None, None
+    for _ in range(TURNS):
+        rows: Any = Completed(X, complete)
+        if isinstance(X, Matrix):
+            rows = as_operator(rows.todense())
+        fit = fit_robust(rows, options, np.random.default_rng(seed), weights)
+        parts, (d, s) = fit.components, fit.components.V.shape
+        noise = fit.noise / (d - s) if d > s else 0.0
+        complete = Completion.of(parts.center, parts.V, parts.variances, noise, shrink=shrink)
+        if before is not None and before.shape == parts.V.shape:
+            turned = parts.V - before @ (before.T @ parts.V)
+            if np.linalg.norm(turned, 2) <= max(options.tol, SAME):
+                break
+        before = parts.V
+    assert fit is not None
+    return fit, complete

@@ -1,0 +1,161 @@
+"""Robust PCA of cells: holes, wrong cells and bad rows in one objective.
+
+``sum_i a_i m_i c_i^2 psi_2(t_i^2 / c_i^2)`` with ``t_i^2 = 1/m_i sum_j sigma_j^2 psi_1(r_ij^2 / sigma_j^2)``
+over the m_i cells of row i that are there, of the residuals ``R = X - 1 c^T - B V^T`` (cellPCA: Centofanti,
+Hubert and Rousseeuw 2026). psi_1 and psi_2 are concave, so it is a concave function of the squares of R:
+``kappa/2 ||L||^2`` minus it is convex in ``L = 1 c^T + B V^T`` from kappa = 1 on, and DCA would take the PCA
+of ``L + W * (X - L)``, W being the weights ``psi_2' psi_1'``. The steps here minimise the same majorant,
+``sum W * R^2``, exactly over B, then over c and V; they go further, and lower the objective too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from ..linalg import asarray_like, to_numpy
+from ..linear.missing import RIDGE, fitted_scores, split
+from ..losses import Loss, Tanh
+from ..operators import Operator
+from ..operators.block_ops import GRAM_FACTOR, dense
+from ..progress import report_step
+from .scale import chi2_quantile
+
+#: A cell is flagged beyond this quantile of normal residuals (cellPCA).
+CELL = 0.99
+
+#: Scores are fitted with scales larger by these factors, one after the other, so that wrong cells lose
+#: their weight before they have pulled the fit.
+GRADUAL = (4.0, 2.0, 1.0, 1.0)
+
+#: A row is bad where its cells lose as if more than this share of them were wrong.
+BAD_CELLS = 0.4
+
+
+@dataclass(frozen=True, eq=False)
+class CellModel:
+    """c, V (d x s) and the scales sigma of the columns' residuals, with both losses."""
+
+    center: np.ndarray
+    V: np.ndarray
+    scales: np.ndarray
+    cell_loss: Loss = Tanh()
+    row_loss: Loss = Tanh()
+
+    @cached_property
+    def usual(self) -> float:
+        """``E psi_1(z^2)`` of a standard normal z."""
+        z = ndtri((np.arange(2000) + 0.5) / 2000)
+        return float(self.cell_loss.psi(z * z).mean())
+
+    def losses(self, R: np.ndarray, there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return ``t_i^2`` and its expectation in good rows, both of the cells that are there."""
+        squares = self.scales**2
+        count = np.maximum(there.sum(axis=1), 1.0)
+        t2 = (there * self.cell_loss.psi(R * R / squares)) @ squares / count
+        return t2, self.usual * (there @ squares) / count
+
+    def row_weights(self, t2: np.ndarray, usual: np.ndarray) -> np.ndarray:
+        """``psi_2'(t_i^2 / c_i^2)``, c_i in proportion to the root of the usual t_i^2."""
+        return self.row_loss.slope(t2 / (self.row_loss.tuning**2 * usual))
+
+    def cell_weights(self, R: np.ndarray, there: np.ndarray, factor: float = 1.0) -> np.ndarray:
+        """``psi_1'(r_ij^2 / sigma_j^2)`` of the cells that are there, the scales times a factor."""
+        return there * self.cell_loss.slope(R * R / (factor * self.scales) ** 2)
+
+    def objective(self, R: np.ndarray, there: np.ndarray, mass: Any = 1.0) -> float:
+        """Return the objective of the residuals R, 0 where cells are missing."""
+        t2, usual = self.losses(R, there)
+        c2 = self.row_loss.tuning**2 * usual
+        return float(np.sum(mass * there.sum(axis=1) * c2 * self.row_loss.psi(t2 / c2)))
+
+    def scores(self, R: np.ndarray, there: np.ndarray) -> np.ndarray:
+        """Return robust scores of rows ``R = x - c``, 0 where cells are missing."""
+        B = np.zeros((len(R), self.V.shape[1]))
+        ridge = np.full(B.shape[1], RIDGE)
+        for factor in GRADUAL:
+            left = there * (R - B @ self.V.T)
+            B += fitted_scores(left, self.cell_weights(left, there, factor), self.V, ridge)
+        return B
+
+    def scores_of(self, block: Any) -> np.ndarray:
+        """Return robust scores of a block of rows."""
+        return self.scores(*split(to_numpy(dense(block)), self.center))
+
+    def residuals(self, block: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the fit ``c + V b`` of rows, their residuals, NaN where cells are missing, and bad rows."""
+        given = to_numpy(dense(block)).astype(float)
+        R, there = split(given, self.center)
+        fit = self.center + self.scores(R, there) @ self.V.T
+        t2, usual = self.losses(there * (R + self.center - fit), there)
+        # A bounded loss says how many cells are wrong.
+        most = float(self.cell_loss.psi(np.array(1e200))) / self.usual
+        return fit, given - fit, t2 > usual * (1 + BAD_CELLS * (most - 1))
+
+    def __call__(self, block: Any) -> Any:
+        """Return rows with the fit in holes and, unless the row is bad as a whole, in flagged cells."""
+        block = dense(block)
+        fit, R, bad = self.residuals(block)
+        change = np.isnan(R) | (self.flagged(R) & ~bad[:, None])
+        if not change.any():
+            return block
+        return asarray_like(np.where(change, fit, to_numpy(block)), block)
+
+    def flagged(self, R: np.ndarray) -> np.ndarray:
+        """Return which residuals are beyond the quantile CELL."""
+        return np.abs(R) > chi2_quantile(CELL, 1) ** 0.5 * self.scales
+
+
+def improve(
+    X: Operator, model: CellModel, B: np.ndarray, mass: np.ndarray
+) -> tuple[CellModel, float]:
+    """Take one step from ``(c, V, B)``; return the model and the objective before, in one pass.
+
+    B, N x s, is changed in place. The steps are proximal, with a weight of rounding: a column or row
+    without weight stays as it was.
+    """
+    s = model.V.shape[1]
+    ridge = np.full(s, RIDGE)
+
+    def part(rows: slice, block: Any) -> tuple[Any, Any, float]:
+        R, there = split(to_numpy(dense(block)), model.center)
+        R = there * (R - B[rows] @ model.V.T)
+        t2, usual = model.losses(R, there)
+        value = model.objective(R, there, mass[rows])
+        W = model.cell_weights(R, there)
+        move = fitted_scores(R, W, model.V, ridge)
+        B[rows] += move
+        R -= there * (move @ model.V.T)
+        W *= (mass[rows] * model.row_weights(t2, usual))[:, None]
+        H = np.concatenate([np.ones((len(R), 1)), B[rows]], axis=1)
+        pairs = (H[:, :, None] * H[:, None, :]).reshape(len(H), -1)
+        return W.T @ pairs, (W * R).T @ H, value
+
+    A, right, value = X.sum_blocks(part, GRAM_FACTOR)
+    size = np.concatenate([[len(B)], np.einsum("ij,ij->j", B, B)])
+    A = A.reshape(-1, s + 1, s + 1) + RIDGE * np.diag(np.maximum(size, 1e-300))
+    G = np.linalg.solve(A, right[:, :, None])[:, :, 0]
+    V, root = np.linalg.qr(model.V + G[:, 1:])
+    B[:] = B @ root.T
+    return replace(model, center=model.center + G[:, 0], V=V), value
+
+
+def converge(
+    X: Operator, model: CellModel, B: np.ndarray, mass: np.ndarray, tol: float, steps: int
+) -> tuple[CellModel, float, int]:
+    """Improve until centre and subspace move by less than ``tol``; return the last move, and steps."""
+    spread, move = float(np.sqrt((B * B).mean())) or 1.0, np.inf
+    for step in range(1, steps + 1):
+        new, _ = improve(X, model, B, mass)
+        turned = new.V - model.V @ (model.V.T @ new.V)
+        shift = new.center - model.center
+        shift = shift - new.V @ (new.V.T @ shift)
+        move = float(np.linalg.norm(turned, 2) + np.linalg.norm(shift) / spread)
+        model = new
+        if report_step("cells", move, tol, X.passes) or move <= tol:
+            break
+    return model, move, step
