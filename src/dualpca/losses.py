@@ -246,15 +246,26 @@ class Tanh(Loss):
     _b, _c, _q1, _q2, _d = 1.5, 4.0, 1.540793, 0.8622731, 3.7622127
 
     def psi(self, v: Array) -> Array:
-        xp = namespace(v)
-        z = xp.clip(xp.sqrt(v), self._b, self._c)
-        beyond = 2 * (self._d - (self._q1 / self._q2) * xp.log(xp.cosh(self._q2 * (self._c - z))))
-        return xp.where(v <= self._b**2, v, beyond)
+        def log_cosh(z: Array, far: Array) -> Array:
+            xp = namespace(z)
+            return 2 * (self._d - (self._q1 / self._q2) * xp.log(xp.cosh(far)))
+
+        return self._beyond(v, v, log_cosh)
 
     def slope(self, v: Array) -> Array:
+        one = namespace(v).ones_like(v)
+        return self._beyond(v, one, lambda z, far: self._q1 * namespace(z).tanh(far) / z)
+
+    def _beyond(self, v: Array, values: Array, f: Callable[[Array, Array], Array]) -> Array:
+        """Return the values, and ``f(z, q2 (4 - z))`` of the few roots z of v that are beyond 1.5."""
+        far = v > self._b**2
         xp = namespace(v)
-        z = xp.clip(xp.sqrt(v), self._b, self._c)
-        return xp.where(v <= self._b**2, xp.ones_like(v), self._q1 * xp.tanh(self._q2 * (self._c - z)) / z)
+        if not bool(xp.any(far)):
+            return values
+        z = xp.clip(xp.sqrt(v[far]), self._b, self._c)
+        out = values if values is not v else xp.asarray(v, copy=True)
+        out[far] = f(z, self._q2 * (self._c - z))
+        return out
 
 
 def where_positive(f: Callable[[Array], Array], v: Array) -> Array:

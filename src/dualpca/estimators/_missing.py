@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..linalg import Array, namespace, to_numpy
+from ..linalg import Array, asarray_like, namespace, to_numpy
 from ..linear.missing import Completed, Completion
 from ..operators import Operator, as_operator
-from ..operators.block_ops import GRAM_FACTOR, block_rows
+from ..operators.block_ops import GRAM_FACTOR, block_rows, dense
 from ..preprocessing import columns
+from ..robust.cells import CELL, CellModel
+from ..robust.scale import chi2_quantile
+from ._base import validated
 
 #: What cells that are NaN may become.
 MISSING = {"error", "em", "shrink"}
@@ -93,6 +96,81 @@ class HolesMixin:
         rows = model._checked(X, "impute")
         rows = rows.map_rows(_itself, rows.shape[1]) if isinstance(rows, Operator) else rows
         return type(X)(to_numpy(rows), index=X.index, columns=X.columns) if _is_frame(X) else rows
+
+
+#: Up to so many cells their residuals are kept, beyond it those of flagged cells alone.
+KEPT_CELLS = 10**7
+
+
+class CellsMixin(HolesMixin):
+    """``RobustPCA(cells=True)``: residuals and flags of single cells."""
+
+    cells: bool
+    cell_scales_: np.ndarray
+
+    @property
+    def _takes_holes(self) -> bool:
+        return self.cells or super()._takes_holes
+
+    def _completion(self) -> Any:
+        if not self.cells:
+            return super()._completion()
+        model: Any = self
+        V = to_numpy(self.components_.T).astype(float)
+        return CellModel(to_numpy(model._origin).astype(float), V, self.cell_scales_)
+
+    @property
+    def cell_cutoff_(self) -> float:
+        """A cell is flagged where its residual is larger, either way: 2.58, for 1 % of good cells."""
+        return chi2_quantile(CELL, 1) ** 0.5
+
+    def cell_residuals(self, X: Any) -> Any:
+        """Return how far each cell is from what the other cells of its row make of it.
+
+        Parameters
+        ----------
+        X : array, data frame, file or dask array of shape (n_samples, n_features)
+
+        Returns
+        -------
+        residuals : array of shape (n_samples, n_features), a data frame for a data frame
+            ``(x - expected) / cell_scales_``, NaN where a cell is missing. Cells beyond
+            ``cell_cutoff_`` are flagged.
+        """
+        model: Any = self
+        if not self.cells:
+            raise ValueError(
+                "cell_residuals needs a fit with cells=True; this model judges rows alone"
+            )
+        model._check_kind(X, "cell_residuals")
+        rows = as_operator(validated(self, X, reset=False, sparse=False, finite=False))
+        residuals = rows.map_rows(_residuals_by(self._completion()), rows.shape[1])
+        if not _is_frame(X):
+            return residuals
+        return type(X)(to_numpy(residuals), index=X.index, columns=X.columns)
+
+    def _set_cells(self, X: Operator) -> None:
+        """Set the residuals and flags of the cells of the training rows."""
+        f, cutoff = _residuals_by(self._completion()), self.cell_cutoff_
+        if X.shape[0] * X.shape[1] <= KEPT_CELLS:
+            self.cell_residuals_ = X.map_rows(f, X.shape[1])
+            self.cell_outliers_ = abs(self.cell_residuals_) > cutoff
+            return
+
+        def flagged(rows: slice, block: Any) -> tuple[list[Any]]:
+            z = np.nan_to_num(to_numpy(f(rows, block)))
+            return ([sp.csr_array(np.where(np.abs(z) > cutoff, z, 0.0).astype(np.float32))],)
+
+        self.cell_residuals_ = sp.vstack(X.sum_blocks(flagged)[0], format="csr")
+        self.cell_outliers_ = self.cell_residuals_.astype(bool)
+
+
+def _residuals_by(model: CellModel) -> Any:
+    def part(rows: slice, block: Any) -> Any:
+        block = dense(block)
+        return asarray_like(model.residuals(block)[1] / model.scales, block)
+
+    return part
 
 
 def _itself(rows: slice, block: Any) -> Any:

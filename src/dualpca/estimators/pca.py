@@ -265,7 +265,10 @@ class PCA(CovarianceMixin, BaseEstimator):
     def _complete(self, X: Any, sample_weight: Any, summary: Any) -> tuple[Any, Decomposition]:
         """Return X, to be completed by the model once it is set, and the components of it."""
         operator, (N, d) = as_operator(X), X.shape
-        weights, observed = base.checked_weights(sample_weight, operator), int(summary.counted.sum())
+        weights, observed = (
+            base.checked_weights(sample_weight, operator),
+            int(summary.counted.sum()),
+        )
         if not isinstance(self.n_components, Integral):
             raise ValueError(
                 f"n_components={self.n_components!r} needs a complete table; give a number with "
@@ -273,8 +276,8 @@ class PCA(CovarianceMixin, BaseEstimator):
             )
         if self.formulation is not None or self.solver not in ("auto", "gram"):
             raise ValueError(
-                f"X has missing cells, which missing={self.missing!r} completes by solver='gram' in turns; "
-                f"leave solver={self.solver!r} and formulation={self.formulation!r} out"
+                f"X has missing cells, and missing={self.missing!r} takes solver='gram' in turns; leave "
+                f"solver={self.solver!r} and formulation={self.formulation!r} out"
             )
         s, free = self._to_compute(N - 2, d - 1), observed - d
         if self.missing == "em" and s * (N + d - s - 1) >= free:
@@ -283,11 +286,17 @@ class PCA(CovarianceMixin, BaseEstimator):
                 "columns by least squares; use missing='shrink', or fewer components"
             )
         options = {"shrink": self.missing == "shrink", "weights": weights, "center": self.center}
-        options |= {"tol": self.tol, "max_iter": self.max_iter, "seed": base.seed(self.random_state)}
+        options |= {
+            "tol": self.tol,
+            "max_iter": self.max_iter,
+            "seed": base.seed(self.random_state),
+        }
         fit = fit_missing(operator, s, summary.mean if self.center else 0 * summary.mean, **options)
         warn_above(fit.change, self.tol, "completing X", self.max_iter)
         share = summary.missing.sum() / (N * d)
-        why = f"gram: {share:.1%} of the cells are missing, {fit.iterations} turns of completing them"
+        why = (
+            f"gram: {share:.1%} of the cells are missing, {fit.iterations} turns of completing them"
+        )
         return X, fit.decomposition(operator, observed, why)
 
     def _to_compute(self, N: float, d: int) -> int:

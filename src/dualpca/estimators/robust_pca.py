@@ -14,7 +14,6 @@ from ..operators import Operator, Selected, as_operator
 from ..operators.block_ops import dense
 from ..progress import convergence
 from ..robust.cell_fit import fit_cells, fit_holes
-from ..robust.cells import CellModel
 from ..robust.distances import scores_and_distances
 from ..robust.fit import RobustFit, fit_robust
 from ..robust.reasons import blame
@@ -22,13 +21,13 @@ from ..robust.sample import scree, take_sample
 from ..robust.scale import CENTERS
 from ..robust.starts import STARTS
 from ._base import checked_weights, seed, shifted, validated
-from ._missing import MISSING, summary_of
+from ._missing import MISSING, CellsMixin, summary_of
 from ._outliers import ROBUST_CONSTRAINTS, OutlierScoresMixin, score_distances
 from ._scores import CovarianceMixin
 
 
 @dataclass(eq=False, repr=False)
-class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
+class RobustPCA(CellsMixin, CovarianceMixin, OutlierScoresMixin, BaseEstimator):
     """PCA that bad rows do not move, and that flags them.
 
     It minimises ``sum_i rho(||(I - W W^T)(x_i - c)||)`` over an orthonormal W and a centre c, the robust
@@ -77,6 +76,17 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         The share of the training rows to flag, instead of by ``quantile``.
     tol : float
         The relative residual of DCA, and of the centre, to reach; statistical errors are larger.
+    missing : {"error", "em", "shrink"}
+        What cells that are NaN are: as in :class:`dualpca.PCA`, with the robust fit of the completed
+        rows in place of PCA.
+    cells : bool
+        Whether single cells may be wrong, or missing. Centre, subspace and scores then minimise a loss
+        of cells within a loss of rows (cellPCA), from starts on a sample of at most 2000 rows in which
+        cells that the correlated columns contradict are replaced. Rows are flagged, scored and explained
+        with the fit in place of their holes and flagged cells; a row with more than about 40 % of them is
+        bad as a whole and stays as it is. ``loss``, ``normalize``, ``init``, ``refit``, ``solver`` and
+        ``missing`` are not used; a number of components that is not given is at most a third of the
+        features. On dask data the sample alone is fitted.
     max_iter, random_state, verbose
         As in :class:`dualpca.PCA`; the seed is also that of the sample and of the directions.
 
@@ -110,6 +120,11 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         Whether the refit stood.
     start_ : str
         The start that was taken.
+    cell_residuals_, cell_outliers_ : arrays of shape (n_samples, n_features), for ``cells=True``
+        ``(x - expected) / cell_scales_`` of the training cells, NaN where they are missing, and which
+        are flagged; sparse, with flagged cells alone, beyond 10 million cells.
+    cell_scales_ : array of shape (n_features,), for ``cells=True``
+        The robust scale of each column's residuals.
     agreement_ : float
         The share of the nearest half of the rows that the starts have in common.
     loss_ : Loss
@@ -168,6 +183,8 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         self.noise_variance_ = fit.noise / (d - s) if d > s else 0.0
         self.mean_ = rows.asarray(parts.center)
         self._mean_rest = rows.asarray(parts.center - to_numpy(self.mean_))
+        if self.cells:
+            self._set_cells(whole)
         whole = self._completed(whole) if self._takes_holes else whole
         by_row = fit.weights
         if present is None:
@@ -185,25 +202,20 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
 
     def _fit_rows(self, X: Operator, weights: Any) -> RobustFit:
         """Return the fit of rows as they are, of completed rows, or of cells."""
-        start, holes = seed(self.random_state), self._takes_holes
+        start, incomplete = seed(self.random_state), False
+        if self._takes_holes:
+            incomplete = summary_of(X, getattr(self, "feature_names_in_", None)).incomplete > 0
         if self.cells:
-            if self.center != "joint":
-                raise ValueError(f"center={self.center!r} stays; cells=True fits it, as 'joint' does")
+            if not (isinstance(self.center, str) and self.center == "joint"):
+                raise ValueError(
+                    f"center={self.center!r} stays; cells=True fits it, as 'joint' does"
+                )
             fit, model = fit_cells(X, self, np.random.default_rng(start), weights)
             self.cell_scales_ = model.scales
             return fit
-        if holes and summary_of(X, getattr(self, "feature_names_in_", None)).incomplete:
+        if incomplete:
             return fit_holes(X, self, start, weights, shrink=self.missing == "shrink")[0]
         return fit_robust(X, self, np.random.default_rng(start), weights)
-
-    @property
-    def _takes_holes(self) -> bool:
-        return self.cells or self.missing != "error"
-
-    def _completion(self) -> Any:
-        if not self.cells:
-            return super()._completion()
-        return CellModel(to_numpy(self._origin), to_numpy(self.components_.T).astype(float), self.cell_scales_)
 
     def _checked_rows(
         self, X: Any, sample_weight: Any
@@ -212,7 +224,9 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
 
         Rows of weight 0 that are on a cluster count.
         """
-        rows: Any = as_operator(validated(self, X, reset=True, rows=2, finite=not self._takes_holes))
+        rows: Any = as_operator(
+            validated(self, X, reset=True, rows=2, finite=not self._takes_holes)
+        )
         if rows.is_distributed and isinstance(self.solver, str) and self.solver == "dual":
             raise ValueError(
                 "solver='dual' iterates on a row for each row of X, which dask data keeps on the "

@@ -17,7 +17,7 @@ SHAPES = {
     "+": "residual_ variance_shortfall_ noise_variance_ gap_ dual_residual_ gamma_ score_cutoff_ "
     "orthogonal_cutoff_ n_iter_ n_passes_",
     "d": "mean_ _mean_rest fill_ center_ feature_names_in_",
-    "d+": "scale_",
+    "d+": "scale_ cell_scales_",
     "k+": "singular_values_ explained_variance_ explained_variance_ratio_ n_nonzero_ "
     "cumulative_variance_ratio_ eigenvalues_",
     "N": "outliers_",

@@ -138,10 +138,11 @@ class CompletedPCA:
         return to_numpy(self.result.ritz.theta).astype(float) / self.mass
 
     @property
-    def root(self) -> np.ndarray:
-        """``V Diag(lambda)^{1/2}`` of the s components."""
+    def state(self) -> np.ndarray:
+        """``[c, V Diag(lambda)^{1/2}]`` of the s components."""
         V = to_numpy(self.result.ritz.V).astype(float)[:, : self.s]
-        return V * np.sqrt(np.clip(self.variances[: self.s], 0.0, None))
+        root = V * np.sqrt(np.clip(self.variances[: self.s], 0.0, None))
+        return np.concatenate([self.center[:, None], root], axis=1)
 
     @property
     def left(self) -> float:
@@ -227,39 +228,39 @@ def fit_missing(
     seed: int = 0,
     start: Completion | None = None,
 ) -> MissingFit:
-    """Complete the table and take its PCA in turns, until ``[c, V Lambda^{1/2}]`` changes by ``tol`` less.
+    """Complete the table and take its PCA in turns, until ``[c, V Lambda^{1/2}]`` changes by ``tol``.
 
     The turns are accelerated (:class:`dualpca.solvers.Anderson`); where EM's residual variance, or for
     ``shrink`` the change, is worse for that, the plain turn is taken. They begin with the ``mean`` in
     all holes, or with the model ``start``.
     """
-    nothing = Completion(mean, np.zeros((len(mean), 1)), np.ones(1))
     data, name = (weights, s, center, seed), "shrink" if shrink else "em"
-    state, model, past, mixed = None, start or nothing, Past(MEMORY), False
-    plain, best, change = model, np.inf, np.inf
-    for iteration in range(max_iter + 1):  # noqa: B007
-        pca = pca_of_completed(X, model, *data)
-        root = pca.root
-        if state is not None:
-            # Axes are those of the last turn up to a rotation.
-            left, _, right = np.linalg.svd(root.T @ state[:, 1:])
-            root = root @ (left @ right)
-        image = np.concatenate([pca.center[:, None], root], axis=1)
-        change = np.inf if state is None else norm(image - state) / max(norm(root), 1e-300)
+    model = start or Completion(mean, np.zeros((len(mean), 1)), np.ones(1))
+    pca = pca_of_completed(X, model, *data)
+    state, past, best, change = pca.state, Past(MEMORY), np.inf, np.inf
+    plain, mixed, iteration = state, False, 0
+    while iteration < max_iter:
+        iteration += 1
+        noise = pca.noise
+        pca = pca_of_completed(X, _model(state, noise, shrink), *data)
+        image = _turned(pca.state, state)
+        change = norm(image - state) / max(norm(image[:, 1:]), 1e-300)
         merit = change if shrink else pca.left
         if mixed and merit > best * (1 + 1e-12):
-            state, model, past, mixed = plain_state, plain, Past(MEMORY), False
+            state, past, mixed = plain, Past(MEMORY), False
             continue
-        best = merit
-        if state is not None and (report_step(name, change, tol, X.passes) or change <= tol):
+        if report_step(name, change, tol, X.passes) or change <= tol:
             break
-        plain_state = image
-        plain = _model(image, pca.noise, shrink)
-        new = None if state is None else past.mix(state, image)
-        mixed = new is not None
-        state = image if new is None else new
-        model = plain if new is None else _model(state, pca.noise, shrink)
-    return MissingFit(pca, plain, change, iteration)
+        best, plain = merit, image
+        new = past.mix(state, image)
+        state, mixed = (image, False) if new is None else (new, True)
+    return MissingFit(pca, _model(pca.state, pca.noise, shrink), change, iteration)
+
+
+def _turned(new: np.ndarray, old: np.ndarray) -> np.ndarray:
+    """Return a state with ``V Lambda^{1/2}`` rotated as near as possible to the old one."""
+    left, _, right = np.linalg.svd(new[:, 1:].T @ old[:, 1:])
+    return np.concatenate([new[:, :1], new[:, 1:] @ (left @ right)], axis=1)
 
 
 def _model(state: np.ndarray, noise: float, shrink: bool) -> Completion:
@@ -283,7 +284,9 @@ def observed_residual(X: Operator, model: Completion, weights: Array | None = No
     return float(X.sum_blocks(part, GRAM_FACTOR)[0])
 
 
-def gcv(X: Operator, mean: np.ndarray, observed: int, most: int, **options: Any) -> dict[int, float]:
+def gcv(
+    X: Operator, mean: np.ndarray, observed: int, most: int, **options: Any
+) -> dict[int, float]:
     """``n sum_observed (x - fit)^2 / (n - d - q (N + d - q - 1))^2`` of n cells (Josse and Husson 2012).
 
     The generalised cross-validation of the cells that are there, for q components from 0 to ``most``; it

@@ -5,14 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from ..linalg import Array, to_numpy
-from ..linear.missing import Completed, Completion, split
+from ..linear.missing import Completed, Completion
 from ..losses import Tanh
-from ..operators import Matrix, Operator, as_operator
+from ..operators import Matrix, Operator, RowMap, as_operator
 from ..preprocessing.columns import medians
 from ..progress import phase
 from .cells import CELL, CellModel, converge
@@ -21,7 +22,7 @@ from .fit import RobustFit, RobustOptions, fit_robust, row_weights
 from .sample import ENTRIES, ROWS, Sample, by_weight, number_of_components
 from .scale import chi2_quantile, location_scale, typical_size
 from .selection import freedom
-from .starts import best_start
+from .starts import Start, best_start
 
 #: Columns predict each other from this correlation on (DDC: Rousseeuw and Van den Bossche 2018), where
 #: there are at most PAIRED of them.
@@ -34,7 +35,10 @@ ROUNDS, SETTLED, STEPS = 6, 0.02, 30
 #: Rows within this quantile of chi-squared of the scores keep their mass; others lose it as 1/distance^2.
 LEVERAGE = 0.99
 
-#: Rows with holes are completed and fitted in at most so many turns, while the axes turn by more than SAME.
+#: From this tolerance on residuals and weights are in float32.
+SINGLE = 1e-4
+
+#: Rows with holes are completed and fitted in at most so many turns, while axes turn by more than SAME.
 TURNS, SAME = 10, 1e-3
 
 
@@ -56,7 +60,7 @@ def column_scales(R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def predicted(Z: np.ndarray, wrapped: np.ndarray) -> np.ndarray:
-    """Return standardised cells, those that the columns correlated with theirs contradict replaced (DDC)."""
+    """Return standardised cells; where correlated columns contradict them, what these predict (DDC)."""
     inside = np.abs(Z) <= chi2_quantile(CELL, 1) ** 0.5
     known = np.where(inside, Z, 0.0)
     norms = np.sqrt((wrapped**2).sum(axis=0))
@@ -76,8 +80,9 @@ def predicted(Z: np.ndarray, wrapped: np.ndarray) -> np.ndarray:
 
 def scatter(model: CellModel, X: Matrix, B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return location and covariance of the scores of good rows."""
-    R, there = split(X.data, model.center)
-    weights = model.row_weights(*model.losses(there * (R - B @ model.V.T), there))
+    R, there = model.split(X.data)
+    v = model.squares(there * (R - B.astype(model.kind) @ model.axes.T))
+    weights = model.row_weights(*model.losses(v, there))
     return robust_scatter(B[weights >= min(0.3, float(np.median(weights)))], None, False)
 
 
@@ -90,8 +95,8 @@ def masses(B: np.ndarray, location: np.ndarray, covariance: np.ndarray) -> np.nd
 def fit_sample(
     X: Matrix, model: CellModel, tol: float, rounds: int, steps: int
 ) -> tuple[CellModel, np.ndarray, float]:
-    """Fit the rows in memory, scales anew in each round; return model, scores and sum of squared scales."""
-    B = model.scores(*split(X.data, model.center))
+    """Fit rows in memory, scales anew in each round; return model, scores, sum of squared scales."""
+    B = model.scores_of(X.data).astype(float)
     least = np.inf
     for _ in range(rounds):
         residuals = X.data - model.center - B @ model.V.T
@@ -121,45 +126,57 @@ def fit_cells(
 ) -> tuple[RobustFit, CellModel]:
     """Fit cells and rows: on a sample from several starts, then on all rows that are on this machine."""
     with phase("start"):
-        chosen = chosen_rows(X, weights, rng)
-        S = to_numpy(X.take(chosen)).astype(float)
-        kept = ~np.isnan(S).all(axis=1)
-        sample, chosen = Matrix(S[kept]), chosen[kept]
-        location, scale = column_scales(sample.data)
-        best: Any = None
-        s = 0
-        for Y in tables(sample.data, location, scale):
-            rows = Matrix(Y)
-            if best is None:
-                none = np.zeros(X.shape[1])
-                s = number_of_components(options.n_components, Sample(rows, none, None, None, chosen))
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                start = best_start(rows, "auto", s, None, np.random.default_rng(int(rng.integers(2**31))))
-            model = CellModel(location + start.center, start.W, scale)
-            fitted = fit_sample(sample, model, options.tol, ROUNDS, STEPS)
-            if best is None or fitted[2] < best[0][2]:
-                best = fitted, start
-    (model, B, _), start = best
+        S = to_numpy(X.take(chosen_rows(X, weights, rng))).astype(float)
+        sample = Matrix(S[~np.isnan(S).all(axis=1)])
+        model, B, start = best_on_sample(sample, options, rng)
     parts, whole = scatter(model, sample, B), X
     if X.is_distributed:  # scores of all rows would have to travel in each step
         whole = sample
     elif len(B) < X.shape[0]:
-        B = np.array(to_numpy(X.map_rows(lambda rows, block: model.scores_of(block), s)), dtype=float)
+        s = B.shape[1]
+        B = np.array(to_numpy(X.map_rows(lambda rows, block: model.scores_of(block), s)), float)
     mass = masses(B, *parts)
     if weights is not None and whole is X:
         mass = mass * to_numpy(weights)
     model, move, steps = converge(whole, model, B, mass, options.tol, options.max_iter)
-    Y = Completed(X, model)
-    spread = typical_size(np.sqrt((B * B).sum(axis=1)))
-    df = freedom(sample, s)
-    rows = row_distances(Y, model.center, model.V, weights, spread, df)
+    model = final = replace(model, kind=np.float64)
+    completed: Operator = Completed(X, model)
+    if whole is X:  # their scores are known
+        completed = RowMap(X, X.shape, lambda rows, block: [(rows, final(block, B[rows]))])
+    spread, df = typical_size(np.sqrt((B * B).sum(axis=1))), freedom(sample, B.shape[1])
+    rows = row_distances(completed, model.center, model.V, weights, spread, df)
     loss = Tanh(Tanh.tuning * max(rows.cutoff(LEVERAGE), 1e-300))
     by_row = row_weights(loss, rows, None, 0.0)
     by_row = by_row if X.is_distributed else to_numpy(by_row).astype(float)
     components = robust_components(rows, options.quantile, False)
-    way = replace(start, name="cells"), move, steps, False, max(X.shape[1] - s, 0)
+    way = start, move, steps, False, max(X.shape[1] - B.shape[1], 0)
     return RobustFit(components, rows, by_row, loss, *way), model
+
+
+def best_on_sample(
+    sample: Matrix, options: RobustOptions, rng: np.random.Generator
+) -> tuple[CellModel, np.ndarray, Start]:
+    """Return the fit from the table whose start leaves the smallest scales of residuals."""
+    location, scale = column_scales(sample.data)
+    kind = np.float32 if options.tol >= SINGLE else np.float64
+    s, d = 0, sample.shape[1]
+    fits = []
+    for table in tables(sample.data, location, scale):
+        rows = Matrix(table)
+        if not s:
+            flat = Sample(rows, np.zeros(d), None, None, np.arange(len(table)))
+            s = number_of_components(options.n_components, flat)
+            if not isinstance(options.n_components, Integral):
+                # Cells are judged by others of their row: there have to be enough.
+                s = min(s, max(1, d // 3))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            generator = np.random.default_rng(int(rng.integers(2**31)))
+            start = best_start(rows, "auto", s, None, generator)
+        model = CellModel(location + start.center, start.W, scale, kind=kind)
+        fits.append((*fit_sample(sample, model, options.tol, ROUNDS, STEPS), start))
+    model, B, _, start = min(fits, key=lambda fit: fit[2])
+    return model, B, replace(start, name="cells")
 
 
 def chosen_rows(X: Operator, weights: Array | None, rng: np.random.Generator) -> np.ndarray:

@@ -1,9 +1,9 @@
-"""Robust PCA of cells: holes, wrong cells and bad rows in one objective.
+"""Robust PCA of cells: holes, wrong cells and bad rows in one objective (cellPCA).
 
-``sum_i a_i m_i c_i^2 psi_2(t_i^2 / c_i^2)`` with ``t_i^2 = 1/m_i sum_j sigma_j^2 psi_1(r_ij^2 / sigma_j^2)``
-over the m_i cells of row i that are there, of the residuals ``R = X - 1 c^T - B V^T`` (cellPCA: Centofanti,
-Hubert and Rousseeuw 2026). psi_1 and psi_2 are concave, so it is a concave function of the squares of R:
-``kappa/2 ||L||^2`` minus it is convex in ``L = 1 c^T + B V^T`` from kappa = 1 on, and DCA would take the PCA
+``sum_i a_i m_i c_i^2 psi_2(t_i^2 / c_i^2)``, ``t_i^2 = 1/m_i sum_j sigma_j^2 psi_1(r_ij^2/sigma_j^2)``
+over the m_i cells of row i that are there, of the residuals ``R = X - 1 c^T - B V^T`` (Centofanti, Hubert
+and Rousseeuw 2026). psi_1 and psi_2 are concave, so it is a concave function of the squares of R, and
+``kappa/2 ||L||^2`` minus it is convex in ``L = 1 c^T + B V^T`` from kappa = 1 on: DCA would take the PCA
 of ``L + W * (X - L)``, W being the weights ``psi_2' psi_1'``. The steps here minimise the same majorant,
 ``sum W * R^2``, exactly over B, then over c and V; they go further, and lower the objective too.
 """
@@ -19,9 +19,9 @@ from scipy.special import ndtri
 
 from ..linalg import asarray_like, to_numpy
 from ..linear.missing import RIDGE, fitted_scores, split
-from ..losses import Loss, Tanh
+from ..losses import LOSSES, Loss
 from ..operators import Operator
-from ..operators.block_ops import GRAM_FACTOR, dense
+from ..operators.block_ops import dense
 from ..progress import report_step
 from .scale import chi2_quantile
 
@@ -43,8 +43,20 @@ class CellModel:
     center: np.ndarray
     V: np.ndarray
     scales: np.ndarray
-    cell_loss: Loss = Tanh()
-    row_loss: Loss = Tanh()
+    cell_loss: Loss = LOSSES["tanh"]
+    row_loss: Loss = LOSSES["tanh"]
+    #: the precision of residuals and weights; moves of c, V and B are added to them in float64
+    kind: Any = np.float64
+
+    def split(self, block: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return ``x - c``, 0 where a cell is missing, and 1 where it is there, else 0."""
+        R, there = split(to_numpy(dense(block)), self.center)
+        return R.astype(self.kind, copy=False), there.astype(self.kind, copy=False)
+
+    @cached_property
+    def axes(self) -> np.ndarray:
+        """V in the precision of the residuals."""
+        return self.V.astype(self.kind)
 
     @cached_property
     def usual(self) -> float:
@@ -52,54 +64,67 @@ class CellModel:
         z = ndtri((np.arange(2000) + 0.5) / 2000)
         return float(self.cell_loss.psi(z * z).mean())
 
-    def losses(self, R: np.ndarray, there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return ``t_i^2`` and its expectation in good rows, both of the cells that are there."""
-        squares = self.scales**2
+    def squares(self, R: np.ndarray, factor: float = 1.0) -> np.ndarray:
+        """``r_ij^2 / sigma_j^2``, the scales times a factor."""
+        v = R * (1 / (factor * self.scales)).astype(self.kind)
+        v *= v
+        return v
+
+    def losses(self, v: np.ndarray, there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return ``t_i^2`` from the :meth:`squares`, 0 where cells are missing, and what is usual."""
+        squares = (self.scales**2).astype(self.kind)
         count = np.maximum(there.sum(axis=1), 1.0)
-        t2 = (there * self.cell_loss.psi(R * R / squares)) @ squares / count
-        return t2, self.usual * (there @ squares) / count
+        return self.cell_loss.psi(v) @ squares / count, self.usual * (there @ squares) / count
 
     def row_weights(self, t2: np.ndarray, usual: np.ndarray) -> np.ndarray:
         """``psi_2'(t_i^2 / c_i^2)``, c_i in proportion to the root of the usual t_i^2."""
         return self.row_loss.slope(t2 / (self.row_loss.tuning**2 * usual))
 
-    def cell_weights(self, R: np.ndarray, there: np.ndarray, factor: float = 1.0) -> np.ndarray:
-        """``psi_1'(r_ij^2 / sigma_j^2)`` of the cells that are there, the scales times a factor."""
-        return there * self.cell_loss.slope(R * R / (factor * self.scales) ** 2)
-
-    def objective(self, R: np.ndarray, there: np.ndarray, mass: Any = 1.0) -> float:
-        """Return the objective of the residuals R, 0 where cells are missing."""
-        t2, usual = self.losses(R, there)
+    def objective(self, t2: np.ndarray, usual: np.ndarray, counts: np.ndarray) -> float:
+        """Return the objective of rows with these losses, ``counts`` being ``a_i m_i``."""
         c2 = self.row_loss.tuning**2 * usual
-        return float(np.sum(mass * there.sum(axis=1) * c2 * self.row_loss.psi(t2 / c2)))
+        return float(np.sum(counts * c2 * self.row_loss.psi(t2 / c2)))
 
     def scores(self, R: np.ndarray, there: np.ndarray) -> np.ndarray:
         """Return robust scores of rows ``R = x - c``, 0 where cells are missing."""
-        B = np.zeros((len(R), self.V.shape[1]))
-        ridge = np.full(B.shape[1], RIDGE)
+        B = np.zeros((len(R), self.V.shape[1]), dtype=self.kind)
         for factor in GRADUAL:
-            left = there * (R - B @ self.V.T)
-            B += fitted_scores(left, self.cell_weights(left, there, factor), self.V, ridge)
+            left = R - B @ self.axes.T
+            left *= there
+            W = self.cell_loss.slope(self.squares(left, factor))
+            W *= there
+            B += self.move(left, W)
         return B
+
+    def move(self, R: np.ndarray, W: np.ndarray) -> np.ndarray:
+        """Return by how much scores move to fit residuals R with weights W."""
+        ridge = np.full(self.V.shape[1], max(RIDGE, float(np.finfo(self.kind).eps)))
+        return fitted_scores(R, W, self.axes, ridge)
 
     def scores_of(self, block: Any) -> np.ndarray:
         """Return robust scores of a block of rows."""
-        return self.scores(*split(to_numpy(dense(block)), self.center))
+        return self.scores(*self.split(block))
 
-    def residuals(self, block: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the fit ``c + V b`` of rows, their residuals, NaN where cells are missing, and bad rows."""
-        given = to_numpy(dense(block)).astype(float)
+    def residuals(
+        self, block: Any, B: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the fit ``c + V b``, the residuals, NaN where cells are missing, and bad rows."""
+        given = to_numpy(dense(block)).astype(float, copy=False)
         R, there = split(given, self.center)
-        fit = self.center + self.scores(R, there) @ self.V.T
-        t2, usual = self.losses(there * (R + self.center - fit), there)
+        B = self.scores(R, there) if B is None else B
+        fit = self.center + B @ self.V.T
+        t2, usual = self.losses(self.squares(there * (R + self.center - fit)), there)
         # A bounded loss says how many cells are wrong.
-        most = float(self.cell_loss.psi(np.array(1e200))) / self.usual
+        most = float(self.cell_loss.psi(np.full(1, 1e200))[0]) / self.usual
         return fit, given - fit, t2 > usual * (1 + BAD_CELLS * (most - 1))
 
-    def __call__(self, block: Any) -> Any:
-        """Return rows with the fit in holes and, unless the row is bad as a whole, in flagged cells."""
+    def __call__(self, block: Any, B: np.ndarray | None = None) -> Any:
+        """Return rows with the fit in holes and, unless the row is bad as a whole, in flagged cells.
+
+        The fit is that of the scores B where they are given.
+        """
         block = dense(block)
-        fit, R, bad = self.residuals(block)
+        fit, R, bad = self.residuals(block, B)
         change = np.isnan(R) | (self.flagged(R) & ~bad[:, None])
         if not change.any():
             return block
@@ -119,23 +144,26 @@ def improve(
     without weight stays as it was.
     """
     s = model.V.shape[1]
-    ridge = np.full(s, RIDGE)
 
     def part(rows: slice, block: Any) -> tuple[Any, Any, float]:
-        R, there = split(to_numpy(dense(block)), model.center)
-        R = there * (R - B[rows] @ model.V.T)
-        t2, usual = model.losses(R, there)
-        value = model.objective(R, there, mass[rows])
-        W = model.cell_weights(R, there)
-        move = fitted_scores(R, W, model.V, ridge)
+        R, there = model.split(block)
+        R -= B[rows].astype(model.kind) @ model.axes.T
+        R *= there
+        v = model.squares(R)
+        t2, usual = model.losses(v, there)
+        value = model.objective(t2, usual, mass[rows] * there.sum(axis=1))
+        W = model.cell_loss.slope(v)
+        W *= there
+        move = model.move(R, W)
         B[rows] += move
-        R -= there * (move @ model.V.T)
-        W *= (mass[rows] * model.row_weights(t2, usual))[:, None]
-        H = np.concatenate([np.ones((len(R), 1)), B[rows]], axis=1)
+        R -= there * (move @ model.axes.T)
+        W *= (mass[rows] * model.row_weights(t2, usual)).astype(model.kind)[:, None]
+        H = np.concatenate([np.ones((len(R), 1)), B[rows]], axis=1).astype(model.kind)
         pairs = (H[:, :, None] * H[:, None, :]).reshape(len(H), -1)
-        return W.T @ pairs, (W * R).T @ H, value
+        A, right = W.T @ pairs, (W * R).T @ H
+        return A.astype(float), right.astype(float), value
 
-    A, right, value = X.sum_blocks(part, GRAM_FACTOR)
+    A, right, value = X.sum_blocks(part)
     size = np.concatenate([[len(B)], np.einsum("ij,ij->j", B, B)])
     A = A.reshape(-1, s + 1, s + 1) + RIDGE * np.diag(np.maximum(size, 1e-300))
     G = np.linalg.solve(A, right[:, :, None])[:, :, 0]
@@ -149,7 +177,9 @@ def converge(
 ) -> tuple[CellModel, float, int]:
     """Improve until centre and subspace move by less than ``tol``; return the last move, and steps."""
     spread, move = float(np.sqrt((B * B).mean())) or 1.0, np.inf
-    for step in range(1, steps + 1):
+    step = 0
+    while step < steps:
+        step += 1
         new, _ = improve(X, model, B, mass)
         turned = new.V - model.V @ (model.V.T @ new.V)
         shift = new.center - model.center
