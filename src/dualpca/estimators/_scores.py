@@ -10,9 +10,11 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..linalg import Array, namespace, to_numpy, total
+from ..linalg import Array, asarray_like, namespace, to_numpy, total
 from ..linear.likelihood import covariance, precision
+from ..linear.rotation import rotated
 from ..operators import as_operator
+from ..robust.distances import score_distances, scores_and_distances
 from ..solvers.solve import user_stacklevel
 from ._base import check_same_kind, check_scores, shifted, validated
 from ._fit_context import FitContext, reports_progress
@@ -147,8 +149,9 @@ class ScoresMixin(WeightedMixin, AxesMixin):
         operator = shifted(X, self._origin) if self._is_centered else as_operator(X)
         return operator @ self._score_weights(self.components_, self._scale())
 
-    @staticmethod
-    def _score_weights(components: Array, scale: Array) -> Array:
+    def _score_weights(self, components: Array, scale: Array) -> Array:
+        if hasattr(self, "rotation_"):  # rotated components are not orthogonal
+            return namespace(components).linalg.pinv(components) / scale.T
         return (components / scale).T
 
     def _warn_of_units(self) -> None:
@@ -218,6 +221,41 @@ class CovarianceMixin(ScoresMixin):
     """The covariance of components, their variances and noise around them."""
 
     noise_variance_: float
+    rotation: str | None
+
+    def _rotate(self) -> None:
+        """Turn the components by ``rotation``; all but scores goes by the principal axes."""
+        for name in ("_unrotated", "rotation_", "cumulative_variance_ratio_"):
+            vars(self).pop(name, None)
+        if self.rotation is None:
+            return
+        axes, variances = self._unrotated = self.components_, self.explained_variance_
+        V, values = to_numpy(axes.T).astype(float), to_numpy(variances).astype(float)
+        M, T, length = rotated(V, values, self.rotation)
+        # What each component adds to those before it: the correlations of scores are (T^T T)^{-1}.
+        added = ((V @ M * length) @ np.linalg.cholesky(np.linalg.inv(T.T @ T))) ** 2
+        share = float(total(self.explained_variance_ratio_)) / (values.sum() or 1.0)
+        self.rotation_, self.components_ = asarray_like(T, axes), asarray_like((V @ M).T, axes)
+        self.explained_variance_ = asarray_like(length**2, variances)
+        self.explained_variance_ratio_ = asarray_like(share * length**2, variances)
+        cumulative = share * np.cumsum(added.sum(axis=0))
+        self.cumulative_variance_ratio_ = asarray_like(cumulative, variances)
+
+    @property
+    def _principal(self) -> tuple[Array, Array]:
+        """The principal axes and their variances, whatever ``rotation`` made of them."""
+        return vars(self).get("_unrotated") or (self.components_, self.explained_variance_)
+
+    @property
+    def _variances(self) -> Array:
+        return self._principal[1]
+
+    def _distances(self, X: Any) -> tuple[Array, Array]:
+        """Return score and orthogonal distances of validated rows."""
+        axes, variances = self._principal
+        rows = shifted(X, self._origin) if self._is_centered else as_operator(X)
+        T, orthogonal = scores_and_distances(rows, axes.T)
+        return score_distances(T, variances), orthogonal
 
     def get_covariance(self) -> Array:
         """Return the covariance ``V^T Diag(variance - noise) V + noise I`` of probabilistic PCA.
@@ -234,4 +272,4 @@ class CovarianceMixin(ScoresMixin):
         return precision(*self._gaussian())
 
     def _gaussian(self) -> tuple[Array, Array, float]:
-        return self.components_, self.explained_variance_, self.noise_variance_
+        return *self._principal, self.noise_variance_

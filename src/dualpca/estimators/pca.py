@@ -39,6 +39,10 @@ class PCA(CovarianceMixin, BaseEstimator):
         Divide the scores by their standard deviation.
     center : bool
         Subtract the mean of each feature. False is the uncentred problem of the paper.
+    rotation : {"varimax", "quartimax", "promax"} or None
+        Turn the components so that each has few large loadings: loadings times standard deviations are
+        rotated as R's ``varimax`` and ``promax`` do, promax to correlated scores. Scores, components and
+        variances are those after it; distances, likelihood and covariance do not depend on it.
     solver : str or solver
         "auto", "lapack" (SVD of a dense array), "gram" (the smaller Gram matrix), "krylov" (one pass
         over the data a step), "chebyshev" (filtered subspace iteration, for GPUs), a solver of DC
@@ -63,6 +67,10 @@ class PCA(CovarianceMixin, BaseEstimator):
     components_ : array of shape (n_components, n_features)
         Principal axes, by decreasing variance; in each the entry of largest magnitude is positive.
     explained_variance_, explained_variance_ratio_, singular_values_ : arrays of shape (n_components,)
+        The variances of the scores, their shares of the total, and the lengths of the scores.
+    rotation_ : array of shape (n_components, n_components)
+        With ``rotation``: the matrix T that rotated the loadings. ``inv(T.T @ T)`` are the correlations
+        of the scores, and ``cumulative_variance_ratio_`` counts what they share once.
     mean_ : array of shape (n_features,), zeros where ``center=False``
     noise_variance_ : float
         The mean variance of the directions left out (probabilistic PCA).
@@ -97,6 +105,7 @@ class PCA(CovarianceMixin, BaseEstimator):
         "n_components": [base.COUNT, base.FRACTION, StrOptions({"mle"}), None],
         "whiten": ["boolean"],
         "center": ["boolean"],
+        "rotation": base.ROTATION,
         "solver": [StrOptions({"auto", *SPECTRAL, *ITERATIVE}), callable],
         "formulation": [str, callable, None],
         **base.ITERATION_CONSTRAINTS,
@@ -106,6 +115,7 @@ class PCA(CovarianceMixin, BaseEstimator):
     _: KW_ONLY
     whiten: bool = False
     center: bool = True
+    rotation: str | None = None
     solver: Any = "auto"
     formulation: Any = None
     tol: float = 1e-4
@@ -267,6 +277,9 @@ class PCA(CovarianceMixin, BaseEstimator):
         noise, rank = max(total - float(xp.sum(variance[:n])), 0.0), min(data.mass, d)
         self.noise_variance_ = noise / (rank - n) if n < rank else 0.0
         self.mean_ = ritz.V[:, 0] * 0.0 if data.mean is None else data.mean
+        self._rotate()
+        if self.rotation is not None:
+            self.singular_values_ = xp.sqrt(self.explained_variance_ * (data.mass - 1))
         self.residual_, self.variance_shortfall_ = ritz.leading(n).residual, data.shortfall(n)
         self.solver_, self.n_iter_ = data.result.note, data.result.steps
         self.n_passes_ = data.passes

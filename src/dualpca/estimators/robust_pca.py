@@ -13,14 +13,13 @@ from ..linalg import Array, asarray_like, to_numpy
 from ..operators import Operator, Selected, as_operator
 from ..operators.block_ops import dense
 from ..progress import convergence
-from ..robust.distances import scores_and_distances
 from ..robust.fit import fit_robust
 from ..robust.reasons import blame
 from ..robust.sample import scree, take_sample
 from ..robust.scale import CENTERS
 from ..robust.starts import STARTS
-from ._base import checked_weights, seed, shifted, validated
-from ._outliers import ROBUST_CONSTRAINTS, OutlierScoresMixin, score_distances
+from ._base import ROTATION, checked_weights, seed, validated
+from ._outliers import ROBUST_CONSTRAINTS, OutlierScoresMixin
 from ._scores import CovarianceMixin
 
 
@@ -72,6 +71,8 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         model; the distance from the subspace alone; or that within it.
     contamination : "auto" or float
         The share of the training rows to flag, instead of by ``quantile``.
+    rotation : {"varimax", "quartimax", "promax"} or None
+        As in :class:`dualpca.PCA`; distances and flags do not depend on it.
     tol : float
         The relative residual of DCA, and of the centre, to reach; statistical errors are larger.
     max_iter, random_state, verbose
@@ -136,12 +137,14 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
 
     _parameter_constraints = {  # noqa: RUF012
         **ROBUST_CONSTRAINTS,
+        "rotation": ROTATION,
         "center": [StrOptions({"joint", *CENTERS}), "array-like", None],
         "init": [StrOptions({"auto", *STARTS}), "array-like", list, tuple],
         "solver": [StrOptions({"auto", "anderson", "dca", "irls", "dual"}), callable],
     }
 
     _: KW_ONLY
+    rotation: str | None = None
     random_state: Any = None
     verbose: int = 0
 
@@ -158,6 +161,7 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         self._set_fit(fit, rows)
         parts, (d, s) = fit.components, fit.components.V.shape
         self.components_ = rows.asarray(np.ascontiguousarray(parts.V.T))
+        self._rotate()
         self._noise_directions = d - s
         self.noise_variance_ = fit.noise / (d - s) if d > s else 0.0
         self.mean_ = rows.asarray(parts.center)
@@ -217,10 +221,6 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         sample = take_sample(rows, self.center, weights, rng)
         return scree(sample.rows, sample.relative_center, rng)
 
-    def _distances(self, X: Any) -> tuple[Array, Array]:
-        T, orthogonal = scores_and_distances(shifted(X, self._origin), self.components_.T)
-        return score_distances(T, self.explained_variance_), orthogonal
-
     def contributions(self, X: Any) -> Any:
         """Return what each variable adds to the squared distance of a row.
 
@@ -260,7 +260,7 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         operator: Any = as_operator(self._checked(X, method))
         d, origin = operator.shape[1], to_numpy(self._origin).astype(float)
         V, variances = (
-            to_numpy(a).astype(float) for a in (self.components_.T, self.explained_variance_)
+            to_numpy(a).astype(float) for a in (self._principal[0].T, self._principal[1])
         )
         varying = variances > 1e-12 * variances.max()
         inside = np.where(varying, 1 / np.where(varying, variances, 1.0), 0.0)
