@@ -47,7 +47,7 @@ def loadings(model: Any) -> Any:
             "no loadings; use PCA, RobustPCA or SparsePCA for loadings"
         )
     columns = dict(zip(_names(fitted), fitted.loadings, strict=True))
-    return _frame(columns, fitted.feature_names)
+    return frame(columns, fitted.feature_names)
 
 
 def summary(model: Any) -> Any:
@@ -77,7 +77,7 @@ def summary(model: Any) -> Any:
         "share": fitted.shares,
         "cumulative": fitted.cumulative_shares,
     }
-    return _frame(columns, _names(fitted))
+    return frame(columns, _names(fitted))
 
 
 def outlier_report(model: Any, X: Any) -> Any:
@@ -130,7 +130,7 @@ def outlier_report(model: Any, X: Any) -> Any:
             columns[name] = [math.nan if r is None else getattr(r, name) for r in first]
         columns["words"] = [in_words(row, names) for row in found]
     index = getattr(X, "index", None)
-    return _frame(columns, rows if index is None else np.asarray(index)[rows])
+    return frame(columns, rows if index is None else np.asarray(index)[rows])
 
 
 def in_words(reasons: list[Reason], names: list[str]) -> str:
@@ -156,7 +156,8 @@ def _names(fitted: FittedModel) -> list[str]:
     return [f"PC{k + 1}" for k in range(fitted.n_components)]
 
 
-def _frame(columns: dict[str, Any], index: Any) -> Any:
+def frame(columns: dict[str, Any], index: Any) -> Any:
+    """Return a data frame, or a dictionary where pandas is not installed."""
     try:
         import pandas as pd
     except ImportError:

@@ -25,6 +25,7 @@ FRONTS = {
     "_arguments",
     "estimators",
     "inspect",
+    "control",
     "io",
     "__version__",
     *FRONT_SKLEARN,
@@ -55,6 +56,7 @@ LAYERS = {
     "estimators": ESTIMATORS,
     "inspect": {*NUMERICS, *METHODS, "estimators", *FRONT_SKLEARN},
     "frames": {"inspect", "linalg"},
+    "control": {"frames", "inspect", "linalg", "linear"},
     **dict.fromkeys(("io", "plots", "report"), FRONTS),
 }
 ALL_OF_THEM = {"__init__", "__main__", "cli"}

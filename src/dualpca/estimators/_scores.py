@@ -14,7 +14,9 @@ from ..linalg import Array, asarray_like, namespace, to_numpy, total
 from ..linear.likelihood import covariance, precision
 from ..linear.rotation import rotated
 from ..operators import as_operator
+from ..operators.block_ops import dense
 from ..robust.distances import score_distances, scores_and_distances
+from ..robust.reasons import blame
 from ..solvers.solve import user_stacklevel
 from ._base import check_same_kind, check_scores, shifted, validated
 from ._fit_context import FitContext, reports_progress
@@ -226,7 +228,7 @@ class CovarianceMixin(ScoresMixin):
     def _rotate(self) -> None:
         """Turn the components by ``rotation``; all but scores goes by the principal axes."""
         for name in ("_unrotated", "rotation_", "cumulative_variance_ratio_"):
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
         if self.rotation is None:
             return
         axes, variances = self._unrotated = self.components_, self.explained_variance_
@@ -256,6 +258,36 @@ class CovarianceMixin(ScoresMixin):
         rows = shifted(X, self._origin) if self._is_centered else as_operator(X)
         T, orthogonal = scores_and_distances(rows, axes.T)
         return score_distances(T, variances), orthogonal
+
+    def _blamed(self, X: Any, method: str, by: str) -> list[Any]:
+        """Return contributions to a square and expected values.
+
+        The square is that of the score distance, of the orthogonal one, or by density of both.
+        """
+        operator: Any = as_operator(self._checked(X, method))
+        d, origin = operator.shape[1], to_numpy(self._origin).astype(float)
+        V, variances = (
+            to_numpy(a).astype(float) for a in (self._principal[0].T, self._principal[1])
+        )
+        varying = variances > 1e-12 * variances.max()
+        inside = np.where(varying, 1 / np.where(varying, variances, 1.0), 0.0)
+        beside, unit = 0.0, 1.0
+        if by == "density":
+            beside = 1 / self.noise_variance_
+        elif by == "orthogonal":
+            inside, beside, unit = np.zeros(len(inside)), 1.0, self.noise_variance_
+
+        def part(rows: slice, block: Any) -> Array:
+            cells = dense(block)
+            R = to_numpy(cells).astype(float) - origin
+            parts, expected = blame(R, V, inside, beside, unit)
+            return asarray_like(np.concatenate([parts, expected + origin], axis=1), cells)
+
+        both = operator.map_rows(part, 2 * d)
+        halves = both[:, :d], both[:, d:]
+        if not hasattr(X, "iloc"):
+            return list(halves)
+        return [type(X)(to_numpy(half), index=X.index, columns=X.columns) for half in halves]
 
     def get_covariance(self) -> Array:
         """Return the covariance ``V^T Diag(variance - noise) V + noise I`` of probabilistic PCA.

@@ -16,6 +16,7 @@ from ..linalg import Array, namespace
 from ..linear.decomposition import Decomposition
 from ..linear.incremental import Sums, merge_batch, sums_of
 from ..linear.likelihood import log_likelihood
+from ..linear.limits import residual_powers
 from ..operators import Operator, as_operator
 from ..operators.views import check_energy
 from ..progress import convergence
@@ -252,6 +253,12 @@ class PCA(CovarianceMixin, BaseEstimator):
             result = leading_subspace(Xc, s, **options)
         return X, Decomposition(result, energy, mass, mean, Xc.shape, operator.passes)
 
+    def _calibrate(self, X: Any, sample_weight: Any) -> None:
+        """Set ``residual_powers_``, which limits of the squared residual of rows depend on."""
+        operator = as_operator(self._checked(X, "calibrate"))
+        Xc, _, mass = base.centered_rows(operator, sample_weight, self.center)
+        self.residual_powers_ = residual_powers(Xc, self._principal[0].T, mass)
+
     def _to_compute(self, N: float, d: int) -> int:
         """Return how many components to compute: "mle" and None need the whole spectrum."""
         if self.n_components == "mle" and d > N:
@@ -278,6 +285,7 @@ class PCA(CovarianceMixin, BaseEstimator):
         self.noise_variance_ = noise / (rank - n) if n < rank else 0.0
         self.mean_ = ritz.V[:, 0] * 0.0 if data.mean is None else data.mean
         self._rotate()
+        self.__dict__.pop("residual_powers_", None)  # of other rows
         if self.rotation is not None:
             self.singular_values_ = xp.sqrt(self.explained_variance_ * (data.mass - 1))
         self.residual_, self.variance_shortfall_ = ritz.leading(n).residual, data.shortfall(n)

@@ -9,12 +9,10 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import StrOptions
 
-from ..linalg import Array, asarray_like, to_numpy
+from ..linalg import Array, to_numpy
 from ..operators import Operator, Selected, as_operator
-from ..operators.block_ops import dense
 from ..progress import convergence
 from ..robust.fit import fit_robust
-from ..robust.reasons import blame
 from ..robust.sample import scree, take_sample
 from ..robust.scale import CENTERS
 from ..robust.starts import STARTS
@@ -238,7 +236,7 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
             Nonnegative. A row sums to the square that flags it: the squared score distance and the
             squared orthogonal distance over ``noise_variance_``, or one of them alone as it is.
         """
-        return self._blamed(X, "contributions")[0]
+        return self._blamed(X, "contributions", self.flags_by_)[0]
 
     def expected(self, X: Any) -> Any:
         """Return the value of each variable that the others make likely.
@@ -253,31 +251,4 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         -------
         expected : array of shape (n_samples, n_features)
         """
-        return self._blamed(X, "expected")[1]
-
-    def _blamed(self, X: Any, method: str) -> list[Any]:
-        """Return contributions and expected values."""
-        operator: Any = as_operator(self._checked(X, method))
-        d, origin = operator.shape[1], to_numpy(self._origin).astype(float)
-        V, variances = (
-            to_numpy(a).astype(float) for a in (self._principal[0].T, self._principal[1])
-        )
-        varying = variances > 1e-12 * variances.max()
-        inside = np.where(varying, 1 / np.where(varying, variances, 1.0), 0.0)
-        beside, unit = 0.0, 1.0
-        if self.flags_by_ == "density":
-            beside = 1 / self.noise_variance_
-        elif self.flags_by_ == "orthogonal":
-            inside, beside, unit = np.zeros(len(inside)), 1.0, self.noise_variance_
-
-        def part(rows: slice, block: Any) -> Array:
-            cells = dense(block)
-            R = to_numpy(cells).astype(float) - origin
-            parts, expected = blame(R, V, inside, beside, unit)
-            return asarray_like(np.concatenate([parts, expected + origin], axis=1), cells)
-
-        both = operator.map_rows(part, 2 * d)
-        halves = both[:, :d], both[:, d:]
-        if not hasattr(X, "iloc"):
-            return list(halves)
-        return [type(X)(to_numpy(half), index=X.index, columns=X.columns) for half in halves]
+        return self._blamed(X, "expected", self.flags_by_)[1]

@@ -217,7 +217,7 @@ class SparsePCA(ScoresMixin, BaseEstimator):
     def _set_components(
         self, W: np.ndarray, CW: np.ndarray, energy: float, mass: float, X: Operator
     ) -> None:
-        vars(self).pop("rotation_", None)
+        self.__dict__.pop("rotation_", None)
         if self.rotation is not None:
             M, T, _ = rotated(W, adjusted_variances(W, CW), self.rotation)
             self.rotation_, W, CW = X.asarray(T), W @ M, CW @ M
