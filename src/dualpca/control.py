@@ -24,8 +24,8 @@ QUANTILE = 0.99
 #: The limits of SPE by name.
 SPE = {"jackson": jackson_mudholkar, "box": box}
 
-#: The distances that the two statistics are squares of, as flags of robust models call them.
-PARTS = {"T2": "score", "SPE": "orthogonal"}
+#: The two statistics, and by what variables are blamed for them.
+PARTS = {"T2": "spread", "SPE": "orthogonal"}
 
 
 def calibrate(model: Any, X: Any, sample_weight: Any = None) -> Any:
@@ -146,9 +146,10 @@ def limits(
 def contributions(model: Any, X: Any, to: str = "SPE") -> np.ndarray:
     """Return what each variable adds to T2 or SPE of rows.
 
-    The variable whose replacement by what the others make likely would take most off the statistic comes
-    first, then the next one without it (see :meth:`dualpca.RobustPCA.contributions`); for one variable
-    this is the reconstruction-based contribution of Alcala and Qin (2009).
+    T2 is ``||S r||^2`` of the centred row r with a symmetric S, and split by the entries of ``S r``, the
+    complete decomposition of Alcala and Qin (2009). Of SPE, the variable whose replacement by what the
+    others make likely would take most off comes first, then the next one without it, as in
+    :meth:`dualpca.RobustPCA.contributions`: their reconstruction-based contributions, one by one.
 
     Parameters
     ----------
@@ -188,7 +189,8 @@ def out_of_control(
     table : data frame, or a dictionary of columns where pandas is not installed
         A line for each such row, named as in the index of X, or counted from 0: its ``T2`` and ``SPE``;
         ``beyond``, the statistics that are beyond their limits; and up to three variables in ``words``,
-        those with the largest :func:`contributions` to the statistic that is farthest beyond.
+        with the value expected: by the :func:`contributions` to SPE; to T2, where the centre is
+        expected; or to both together, each in its units of variance.
     """
     fitted = _opened(model)
     bounds = limits(fitted, quantile=quantile, spe=spe)
@@ -211,15 +213,17 @@ def beyond(values: np.ndarray, bounds: tuple[float, float]) -> list[str]:
 def reasons(
     fitted: FittedModel, X: Any, values: np.ndarray, bounds: tuple[float, float]
 ) -> list[list[Any]]:
-    """Return the variables behind rows, by the statistic of each that is farthest beyond its limit."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        farthest = np.argmax(np.nan_to_num(values / bounds, posinf=np.inf), axis=1)
+    """Return the variables behind rows X with these statistics, by what is beyond its limit."""
+    noisy = fitted.estimator.noise_variance_ > 0
+    kinds = np.array([*PARTS.values(), "density" if noisy else "orthogonal"])
+    outside = values > bounds
+    by = kinds[np.where(outside.all(axis=1), 2, outside[:, 1].astype(int))]
     found: list[list[Any]] = [[] for _ in values]
-    for k, by in enumerate(PARTS.values()):
-        rows = np.flatnonzero(farthest == k)
-        if len(rows):
-            for i, row in zip(rows, fitted.reasons(take_rows(X, rows), VARIABLES, by), strict=True):
-                found[i] = row
+    for kind in np.unique(by):
+        rows = np.flatnonzero(by == kind)
+        told = fitted.reasons(take_rows(X, rows), VARIABLES, str(kind))
+        for i, row in zip(rows, told, strict=True):
+            found[i] = row
     return found
 
 

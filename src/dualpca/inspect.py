@@ -259,8 +259,8 @@ class FittedModel:
         """Return the variables that put each row where it is, those with the largest shares first.
 
         Variables without a share are left out. The shares of all variables of a row sum to 1; see
-        :meth:`dualpca.RobustPCA.contributions`. ``by`` is "score", "orthogonal", "density" or, by default,
-        what flags rows. A missing cell that was filled has the value NaN.
+        :meth:`dualpca.RobustPCA.contributions`. ``by`` is what flags rows, or another way to blame
+        variables. A missing cell that was filled has the value NaN.
         """
         Z, by = self.prepared(X), by or self.estimator.flags_by_
         parts, expected = (_host(a) for a in self.estimator._blamed(Z, "reasons", by))

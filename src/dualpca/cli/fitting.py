@@ -135,6 +135,8 @@ def fit_file(
             variances = RobustPCA(random_state=options.seed).scree(X)
             estimator.n_components = components_for(variances, "auto", min(X.shape), X.shape[0])
         estimator.fit(X)
+        if hasattr(estimator, "_calibrate"):  # limits for `dualpca monitor`
+            estimator._calibrate(X, None)
     flagged = getattr(estimator, "outliers_", None)
     if flagged is not None and not quiet:
         share = float(flagged.mean())

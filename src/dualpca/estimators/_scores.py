@@ -262,7 +262,9 @@ class CovarianceMixin(ScoresMixin):
     def _blamed(self, X: Any, method: str, by: str) -> list[Any]:
         """Return contributions to a square and expected values.
 
-        The square is that of the score distance, of the orthogonal one, or by density of both.
+        The square is that of the score distance, of the orthogonal one, or by density of both. By
+        "spread" it is that of the score distance again, ``||S r||^2 = r^T V Diag(1/variances) V^T r``
+        with a symmetric S, split by the entries of ``S r``, and what is expected is the centre.
         """
         operator: Any = as_operator(self._checked(X, method))
         d, origin = operator.shape[1], to_numpy(self._origin).astype(float)
@@ -280,7 +282,10 @@ class CovarianceMixin(ScoresMixin):
         def part(rows: slice, block: Any) -> Array:
             cells = dense(block)
             R = to_numpy(cells).astype(float) - origin
-            parts, expected = blame(R, V, inside, beside, unit)
+            if by == "spread":
+                parts, expected = (R @ V * np.sqrt(inside) @ V.T) ** 2, np.zeros_like(R)
+            else:
+                parts, expected = blame(R, V, inside, beside, unit)
             return asarray_like(np.concatenate([parts, expected + origin], axis=1), cells)
 
         both = operator.map_rows(part, 2 * d)
