@@ -55,7 +55,8 @@ LAYERS = {
     **dict.fromkeys(METHODS, NUMERICS | METHODS),
     "estimators": ESTIMATORS,
     "inspect": {*NUMERICS, *METHODS, "estimators", *FRONT_SKLEARN},
-    "frames": {"inspect", "linalg"},
+    "frames": {"inspect", "linalg", "operators"},
+    "stability": {"frames", "inspect", "linalg", "progress", "_arguments", "_memory", "sklearn"},
     "control": {"frames", "inspect", "linalg", "linear"},
     **dict.fromkeys(("io", "plots", "report"), FRONTS),
 }

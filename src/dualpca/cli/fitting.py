@@ -179,7 +179,16 @@ def make_estimator(options: FitOptions) -> Any:
     given: dict[str, Any] = {"n_components": _components(options), "random_state": options.seed}
     if method is Method.kernel:
         given |= {"kernel": "rbf", "gamma": "median"}
-    for name in ("tol", "quantile", "flag", "kernel", "gamma", "approximation", "nonzero"):
+    for name in (
+        "rotation",
+        "tol",
+        "quantile",
+        "flag",
+        "kernel",
+        "gamma",
+        "approximation",
+        "nonzero",
+    ):
         value = getattr(options, name)
         parameter = "n_nonzero" if name == "nonzero" else name
         takers = [m for m, e in METHODS.items() if parameter in inspect.signature(e).parameters]

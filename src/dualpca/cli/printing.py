@@ -96,7 +96,7 @@ def print_summary(fitted: NotedModel) -> None:
     width, k = counted(fitted.n_features, "column"), counted(fitted.n_components, "component")
     say(f"{fitted.name}{source}: {rows}{width}, {k}")
     shares = np.asarray(model.explained_variance_ratio_, dtype=float)
-    total = np.cumsum(shares)
+    total = fitted.cumulative_shares
     head = ["component", "variance", "share", "sum"]
     cells = [
         [str(j + 1), f"{model.explained_variance_[j]:.4g}", f"{shares[j]:.1%}", f"{total[j]:.1%}"]

@@ -250,8 +250,11 @@ class PCA(CovarianceMixin, BaseEstimator):
         if isinstance(self.n_components, RealNotInt):
             result = growing_subspace(Xc, float(self.n_components) * energy, **options)
         else:
-            result = leading_subspace(Xc, s, **options)
+            result = leading_subspace(Xc, s, start=vars(self).get("_start"), **options)
         return X, Decomposition(result, energy, mass, mean, Xc.shape, operator.passes)
+
+    def _begin_from(self, fitted: PCA) -> None:
+        self._start = fitted._principal[0].T
 
     def _calibrate(self, X: Any, sample_weight: Any) -> None:
         """Set ``residual_powers_``, which limits of the squared residual of rows depend on."""

@@ -178,6 +178,9 @@ class RobustPCA(CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         self._warn_of_doubt(fit)
         return whole
 
+    def _begin_from(self, fitted: RobustPCA) -> None:
+        self.init = to_numpy(fitted._principal[0]).astype(float)
+
     def _checked_rows(
         self, X: Any, sample_weight: Any
     ) -> tuple[Operator, Array | None, np.ndarray | None]:

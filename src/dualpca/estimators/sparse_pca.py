@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 
-from ..linalg import Array, fix_signs, namespace, orthonormalize
+from ..linalg import Array, fix_signs, namespace, orthonormalize, to_numpy
 from ..linear.rotation import rotated
 from ..operators import Operator, as_operator
 from ..operators.views import check_energy
@@ -197,7 +197,7 @@ class SparsePCA(ScoresMixin, BaseEstimator):
         sizes = [base.nonzeros(model.n_nonzero, s, d) if bounded else (d,) * s for model in models]
         Xc, mean, mass = base.centered_rows(operator, sample_weight, self.center)
         with Xc.blas_limited():
-            columns, W = ActiveColumns(Xc), None
+            columns, W = ActiveColumns(Xc), vars(self).get("_start")
             energy = float(columns.C.variances.sum())
             check_energy(energy, Xc)
             names = ("method", "deflation", "penalty", "alpha", "positive", "n_starts", "tol")
@@ -213,6 +213,10 @@ class SparsePCA(ScoresMixin, BaseEstimator):
                 model.mean_ = Xc.asarray(np.zeros(d)) if mean is None else mean
                 model._set_components(W, CW, energy, mass, Xc)
         return X
+
+    def _begin_from(self, fitted: SparsePCA) -> None:
+        if fitted.rotation is None:  # else the sparse components are not known any more
+            self._start = to_numpy(fitted.components_.T).astype(float)
 
     def _set_components(
         self, W: np.ndarray, CW: np.ndarray, energy: float, mass: float, X: Operator
