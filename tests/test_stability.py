@@ -90,10 +90,9 @@ def test_every_linear_model(kind, rotation):
     assert_allclose(repeated.resampled, result.resampled)
 
 
-@pytest.mark.parametrize("solver", ["krylov", "dca"])
-def test_a_warm_start_takes_fewer_passes(solver):
+def test_a_warm_start_takes_fewer_passes():
     X, _ = rows(n=600, d=100, scales=10 * 0.9 ** np.arange(40))
-    options = {"solver": solver, "tol": 1e-4, "random_state": 0}
+    options = {"solver": "krylov", "tol": 1e-4, "random_state": 0}
     model, (cold, warm) = PCA(30, **options).fit(X), (PCA(30, **options) for _ in range(2))
     warm._begin_from(model)
     weights = np.random.default_rng(0).multinomial(600, np.full(600, 1 / 600)).astype(float)

@@ -116,6 +116,24 @@ def test_mistakes(folder, capsys, arguments, code, remedy):
     assert remedy in err
 
 
+def test_rotations_and_correlations(folder, capsys):
+    for method in ("plain", "robust", "sparse"):
+        words = ("-m", method, "-n", "3", "--rotation", "varimax", "-o", f"{method}.dualpca")
+        run(capsys, "fit", "old.csv", *words)
+        assert load(f"{method}.dualpca")[-1].rotation == "varimax"
+        out, _ = run(capsys, "inspect", f"{method}.dualpca")
+        assert "rotation='varimax'" in out
+    _, err = run(capsys, "fit", "old.csv", "-m", "kernel", "--rotation", "varimax", code=2)
+    assert "--rotation is for --method robust or plain or sparse" in err
+    run(capsys, "inspect", "plain.dualpca", "--loadings", "l.csv", "--scaled")
+    table = pd.read_csv("l.csv", index_col=0)
+    assert_allclose(table, load("plain.dualpca")[-1].loadings(scaled=True), atol=1e-9)
+    _, err = run(capsys, "inspect", "plain.dualpca", "--scaled", code=2)
+    assert "give both" in err
+    _, err = run(capsys, "inspect", "sparse.dualpca", "--loadings", "s.csv", "--scaled", code=2)
+    assert "SparsePCA does not know the variances" in err
+
+
 def test_models_without_limits(folder, capsys):
     run(capsys, "fit", "old.csv", "-m", "sparse", "-n", "2", "-o", "s.dualpca")
     _, err = run(capsys, "monitor", "s.dualpca", "new.csv", code=2)
