@@ -48,7 +48,6 @@ def calibrate(model: Any, X: Any, sample_weight: Any = None) -> Any:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from sklearn.datasets import load_wine
     >>> from sklearn.pipeline import make_pipeline
     >>> from dualpca import PCA, Preprocessor
@@ -58,9 +57,8 @@ def calibrate(model: Any, X: Any, sample_weight: Any = None) -> Any:
     >>> model = calibrate(pipeline, X[:100])
     >>> new = X[100:110].copy()
     >>> new.loc[104, "ash"] = 22.5  # a slip of the decimal point
-    >>> out_of_control(model, new)["words"]
-    104    ash 22.5 instead of 2.253 (100%)
-    Name: words, dtype: str
+    >>> list(out_of_control(model, new)["words"])
+    ['ash 22.5 instead of 2.289 (100%)']
     """
     fitted = FittedModel(model)
     if not hasattr(fitted.estimator, "_calibrate"):
