@@ -10,6 +10,7 @@ from sklearn.pipeline import make_pipeline
 
 from dualpca import PCA, KernelPCA, Preprocessor, RobustKernelPCA, RobustPCA, SparsePCA, load
 from dualpca.control import calibrate, contributions, limits, out_of_control, statistics
+from dualpca.frames import quality
 from dualpca.linear import limits as bounds
 from tests.loops import over
 
@@ -156,6 +157,24 @@ def test_robust_limits_are_those_of_the_fit():
         assert_allclose(np.sqrt(limits(model)), model.limits_)
     table = out_of_control(model, X)
     assert "words" not in table
+
+
+@pytest.mark.parametrize("kind", ["list", "sparse", "torch", "dask"])
+def test_every_kind_of_rows(kind):
+    X = rows()
+    X[7, 2] += 30
+    given = {"list": X.tolist, "sparse": lambda: sp.csr_array(X)}.get(kind)
+    if kind == "torch":
+        given = lambda: pytest.importorskip("torch").tensor(X)  # noqa: E731
+    if kind == "dask":
+        given = lambda: pytest.importorskip("dask.array").from_array(X, chunks=(100, 8))  # noqa: E731
+    data, expected = given(), out_of_control(calibrated(X), X)
+    model = calibrated(data)
+    table = out_of_control(model, data)
+    assert 7 in table.index
+    assert_allclose(limits(model), limits(calibrated(X)), rtol=1e-6)
+    pd.testing.assert_frame_equal(table, expected, rtol=1e-6)
+    assert_allclose(quality(model, data), quality(PCA(3).fit(X), X), rtol=1e-5, atol=1e-9)
 
 
 def test_a_refit_forgets_the_limits():

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .frames import VARIABLES, frame, in_words
+from .frames import VARIABLES, frame, in_words, index_of
 from .inspect import FittedModel, dense_cells, take_rows
 from .linalg import eps, to_numpy
 from .linear.limits import box, jackson_mudholkar, t2_limit
@@ -197,10 +197,10 @@ def out_of_control(
     columns: dict[str, Any] = dict(zip(PARTS, values[rows].T, strict=True))
     columns["beyond"] = beyond(values[rows], bounds)
     if hasattr(fitted.estimator, "_blamed"):
-        found = reasons(fitted, take_rows(X, rows), values[rows], bounds)
+        some = len(rows) > 0
+        found = reasons(fitted, take_rows(X, rows), values[rows], bounds) if some else []
         columns["words"] = [in_words(row, fitted.feature_names) for row in found]
-    index = getattr(X, "index", None)
-    return frame(columns, rows if index is None else np.asarray(index)[rows])
+    return frame(columns, index_of(X, rows))
 
 
 def beyond(values: np.ndarray, bounds: tuple[float, float]) -> list[str]:

@@ -135,8 +135,8 @@ def quality(model: Any, X: Any, of: str = "rows") -> Any:
         along, lengths = (to_numpy(a).astype(float) for a in (along, lengths))
         lengths = np.outer(np.linalg.norm(fitted.loadings, axis=1), lengths)
         cos2 = np.divide(along.T, lengths, out=np.zeros_like(lengths), where=lengths > 0) ** 2
-        squares, given = fitted.scores(X).astype(float).T ** 2, getattr(X, "index", None)
-        index = np.arange(len(along)) if given is None else given
+        squares = fitted.scores(X).astype(float).T ** 2
+        index = index_of(X, np.arange(len(along)))
     sums = squares.sum(axis=1, keepdims=True)
     ctr = squares / np.where(sums > 0, sums, 1.0)
     columns: dict[str, Any] = {}
@@ -230,8 +230,7 @@ def outlier_report(model: Any, X: Any) -> Any:
         for name in ("value", "expected", "share"):
             columns[name] = [math.nan if r is None else getattr(r, name) for r in first]
         columns["words"] = [in_words(row, names) for row in found]
-    index = getattr(X, "index", None)
-    return frame(columns, rows if index is None else np.asarray(index)[rows])
+    return frame(columns, index_of(X, rows))
 
 
 def in_words(reasons: list[Reason], names: list[str]) -> str:
@@ -256,6 +255,12 @@ def number(value: float, digits: int = 6) -> str:
 def component_names(count: int) -> list[str]:
     """Return "PC1", "PC2" and so on."""
     return [f"PC{k + 1}" for k in range(count)]
+
+
+def index_of(X: Any, rows: np.ndarray) -> Any:
+    """Return the names of some rows in the index of a data frame, or their numbers."""
+    # Lists and tensors have a method of the name index.
+    return np.asarray(X.index)[rows] if hasattr(X, "iloc") else rows
 
 
 def frame(columns: dict[str, Any], index: Any) -> Any:

@@ -156,10 +156,17 @@ class ScoresMixin(WeightedMixin, AxesMixin):
             return namespace(components).linalg.pinv(components) / scale.T
         return (components / scale).T
 
+    @property
+    def _principal(self) -> tuple[Array, Array]:
+        """The principal axes and their variances, whatever ``rotation`` made of them."""
+        return vars(self).get("_unrotated") or (self.components_, self.explained_variance_)
+
     def _warn_of_units(self) -> None:
-        largest = namespace(self.components_).abs(self.components_[0, :])
+        axes, variances = self._principal
+        largest = namespace(axes).abs(axes[0, :])
         j = int(namespace(largest).argmax(largest))
         share = float(self.explained_variance_ratio_[0]) * float(largest[j]) ** 2
+        share *= float(variances[0]) / (float(self.explained_variance_[0]) or 1.0)
         if self.n_features_in_ > 1 and self._is_centered and share > DOMINANT:
             names = getattr(self, "feature_names_in_", None)
             name = j if names is None else repr(str(names[j]))
@@ -242,11 +249,6 @@ class CovarianceMixin(ScoresMixin):
         self.explained_variance_ratio_ = asarray_like(share * length**2, variances)
         cumulative = share * np.cumsum(added.sum(axis=0))
         self.cumulative_variance_ratio_ = asarray_like(cumulative, variances)
-
-    @property
-    def _principal(self) -> tuple[Array, Array]:
-        """The principal axes and their variances, whatever ``rotation`` made of them."""
-        return vars(self).get("_unrotated") or (self.components_, self.explained_variance_)
 
     @property
     def _variances(self) -> Array:
