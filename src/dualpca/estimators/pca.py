@@ -69,6 +69,7 @@ class PCA(CovarianceMixin, BaseEstimator):
         Principal axes, by decreasing variance; in each the entry of largest magnitude is positive.
     explained_variance_, explained_variance_ratio_, singular_values_ : arrays of shape (n_components,)
         The variances of the scores, their shares of the total, and the lengths of the scores.
+    residual_powers_ : tuple of float, set by :func:`dualpca.control.calibrate`
     rotation_ : array of shape (n_components, n_components)
         With ``rotation``: the matrix T that rotated the loadings. ``inv(T.T @ T)`` are the correlations
         of the scores, and ``cumulative_variance_ratio_`` counts what they share once.

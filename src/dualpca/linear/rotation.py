@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..linalg import fix_signs
+
 #: The rotations by name, and the weight of the variance term in their orthomax criterion.
 ROTATIONS = {"varimax": 1.0, "quartimax": 0.0, "promax": 1.0}
 
@@ -68,17 +70,13 @@ def rotated(
     variances : array of shape (s,)
     method : {"varimax", "quartimax", "promax"}
     """
-    s = V.shape[1]
     turned = variances > RANK * max(float(variances.max()), 0.0)
     deviation = np.sqrt(np.where(turned, variances, 1.0))
-    T = np.eye(s)
+    T = np.eye(len(variances))
     T[np.ix_(turned, turned)] = rotation((V * deviation)[:, turned], method)
     loadings = V @ (deviation[:, None] * T)
     length = np.where(turned, np.linalg.norm(loadings, axis=0), 0.0)
     order = np.argsort(-length, kind="stable")
-    T, loadings, length = T[:, order], loadings[:, order], length[order]
-    largest = np.abs(loadings).argmax(axis=0)
-    signs = np.where(loadings[largest, np.arange(s)] < 0, -1.0, 1.0)
-    T = T * signs
+    T, length = T[:, order] * fix_signs(loadings[:, order]), length[order]
     M = deviation[:, None] * T / np.where(length > 0, length, 1.0)
     return M, T, length
