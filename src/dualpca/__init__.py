@@ -22,6 +22,7 @@ from .native import native_available
 from .operators import as_operator
 from .problem import DCProblem
 from .solvers import solve
+from .stability import bootstrap
 
 __version__ = "0.1.0"
 
@@ -36,6 +37,7 @@ __all__ = [
     "RobustPCA",
     "SparsePCA",
     "as_operator",
+    "bootstrap",
     "load",
     "native_available",
     "save",

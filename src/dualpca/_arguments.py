@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import warnings
 from numbers import Integral
 from typing import Any
 
@@ -55,3 +56,29 @@ def check_count(name: str, value: Any, things: str, least: int = 0) -> int:
     if not is_count(value, least):
         raise ValueError(f"{name}={value!r} counts {things}; give an integer, {least} or more")
     return int(value)
+
+
+def as_times(times: Any) -> np.ndarray:
+    """Return times as numbers or as datetime64, from numbers, dates, or text of either."""
+    given = np.asarray(times)
+    if given.dtype.kind not in "iufM":
+        given = given.astype(str)
+        for kind in (np.float64, "datetime64[us]"):
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # numpy takes times of a zone as those of UTC
+                    given = given.astype(kind)
+                break
+            except ValueError:
+                continue
+        else:
+            raise ValueError(
+                f"time holds text such as {str(given[0])!r}; give numbers, or dates such as 2026-03-31 "
+                "or '2026-03-31 12:30' in every row"
+            )
+    missing = np.isnat(given) if given.dtype.kind == "M" else np.isnan(given)
+    if missing.any():
+        raise ValueError(
+            f"time is missing in {int(missing.sum())} rows; give one for each row, or leave time out"
+        )
+    return given

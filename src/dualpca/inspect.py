@@ -255,14 +255,15 @@ class FittedModel:
         """Return the kinds of rows with these distances; see ``RobustPCA.row_kinds_``."""
         return self.estimator._kinds(rows.score, rows.orthogonal, rows.flagged)
 
-    def reasons(self, X: Any, most: int = 8) -> list[list[Reason]]:
+    def reasons(self, X: Any, most: int = 8, by: str | None = None) -> list[list[Reason]]:
         """Return the variables that put each row where it is, those with the largest shares first.
 
         Variables without a share are left out. The shares of all variables of a row sum to 1; see
-        :meth:`dualpca.RobustPCA.contributions`. A missing cell that was filled has the value NaN.
+        :meth:`dualpca.RobustPCA.contributions`. ``by`` is what flags rows, or another way to blame
+        variables. A missing cell that was filled has the value NaN.
         """
-        Z = self.prepared(X)
-        parts, expected = (_host(a) for a in self.estimator._blamed(Z, "reasons"))
+        Z, by = self.prepared(X), by or self.estimator.flags_by_
+        parts, expected = (_host(a) for a in self.estimator._blamed(Z, "reasons", by))
         parts, expected = (to_numpy(a).astype(float) for a in (parts, expected))
         values, expected = dense_cells(X), self.original(expected)
         largest = parts.max(axis=1, keepdims=True)  # scaled by it, sums do not overflow

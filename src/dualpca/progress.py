@@ -25,7 +25,8 @@ class Step:
     ``phase`` is "" in the main iterations, else their purpose: "start", "refit", "certificate". A
     certificate tests ``shortfall``, its bound so far on the relative shortfall in captured variance,
     and its ``residual`` is NaN. ``passes`` counts passes over the data, or iterations where these do
-    not read the data. The last three fields are known in :func:`dualpca.solve` only.
+    not read the data. ``iteration``, ``fixed_point`` and ``objective`` are known in :func:`dualpca.solve`
+    only, and ``left``, the share of the resamples that is left, in :func:`dualpca.bootstrap` only.
     """
 
     solver: str
@@ -39,10 +40,11 @@ class Step:
     iteration: int = 0
     fixed_point: float | None = None
     objective: float | None = None
+    left: float | None = None
 
     @property
     def value(self) -> float:
-        """The tested quantity: a residual, a shortfall or the paper's fixed-point distance."""
+        """The tested quantity: a residual, a shortfall, the paper's fixed-point distance, or ``left``."""
         return float(getattr(self, self.quantity))
 
 

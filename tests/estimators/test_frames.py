@@ -5,6 +5,7 @@ import builtins
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
 from sklearn.datasets import load_digits, load_wine
@@ -13,7 +14,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from dualpca import PCA, KernelPCA, Preprocessor, RobustKernelPCA, RobustPCA, SparsePCA, save
-from dualpca.frames import in_words, loadings, number, outlier_report, summary
+from dualpca.frames import in_words, loadings, number, outlier_report, quality, summary
 from dualpca.inspect import Reason
 
 
@@ -202,3 +203,74 @@ def test_errors_name_the_columns_and_the_remedy():
         PCA(1).fit(X)
     with pytest.raises(ValueError, match=r"contains NaN.\nPut an imputer.*Preprocessor"):
         RobustPCA(1).fit([[1.0, np.nan], [2.0, 1.0], [0.0, 3.0]])
+
+
+def standard(n_components=None, kind=PCA, **options):
+    X = load_wine(as_frame=True).data
+    return X, make_pipeline(Preprocessor("standard"), kind(n_components, **options)).fit(X)
+
+
+def correlations_of(model, X):
+    both = np.corrcoef(np.asarray(X).T, np.asarray(model.transform(X)).T)
+    d = X.shape[1]
+    return both[:d, d:]
+
+
+@pytest.mark.parametrize("rotation", [None, "varimax", "promax"])
+@pytest.mark.parametrize("whiten", [False, True])
+def test_scaled_loadings_are_correlations(rotation, whiten):
+    X, model = standard(4, rotation=rotation, whiten=whiten)
+    assert_allclose(loadings(model, scaled=True, X=X), correlations_of(model, X), atol=1e-10)
+    X, whole = standard(rotation=rotation, whiten=whiten)
+    expected = correlations_of(whole, X)
+    assert_allclose(loadings(whole, scaled=True), expected, atol=1e-10)
+    assert_allclose(whole[-1].loadings(scaled=True), expected, atol=1e-10)
+    few = X.to_numpy()[:, :4]
+    sparse = PCA(3, rotation=rotation, whiten=whiten).fit(sp.csr_array(few))
+    assert_allclose(
+        loadings(sparse, True, sp.csr_array(few)), correlations_of(sparse, few), atol=1e-8
+    )
+
+
+def test_correlations_of_robust_and_sparse_models():
+    X, model = standard(3, RobustPCA, random_state=0)
+    good = X[~model[-1].outliers_]
+    assert_allclose(loadings(model, True, X), correlations_of(model, good), atol=1e-10)
+    assert np.abs(loadings(model, True) - loadings(model, True, X)).to_numpy().max() < 0.25
+    X, model = standard(3, SparsePCA, n_nonzero=5, random_state=0)
+    assert_allclose(loadings(model, True, X), correlations_of(model, X), atol=1e-10)
+    with pytest.raises(ValueError, match=r"SparsePCA does not know the variances.*give X"):
+        loadings(model, scaled=True)
+
+
+def test_quality_of_rows_and_variables():
+    """Over all components cos2 sums to 1, over all rows or variables ctr does."""
+    X, model = standard()
+    scores, d = np.asarray(model.transform(X)), X.shape[1]
+    rows, variables = quality(model, X), quality(model, X, "variables")
+    assert list(rows.columns[[0, d]]) == ["cos2 PC1", "ctr PC1"]
+    assert_allclose(rows.iloc[:, d:], scores**2 / (scores**2).sum(axis=0))
+    assert_allclose(rows.iloc[:, :d], scores**2 / (scores**2).sum(axis=1, keepdims=True))
+    assert_allclose(variables.iloc[:, :d], correlations_of(model, X) ** 2, atol=1e-10)
+    assert_allclose(variables.iloc[:, d:], loadings(model) ** 2)
+    for table in (rows, variables):
+        assert_allclose(table.iloc[:, :d].sum(axis=1), 1.0)
+        assert_allclose(table.iloc[:, d:].sum(axis=0), 1.0)
+    assert list(variables.index) == list(X.columns)
+
+
+@pytest.mark.parametrize("kind", [PCA, RobustPCA, SparsePCA])
+def test_quality_of_components_that_are_not_orthogonal(kind):
+    X, model = standard(3, kind, rotation="promax", random_state=0)
+    Z = np.asarray(model[0].transform(X))
+    R, C = Z - model[-1].mean_, model[-1].components_
+    cosine = (R @ C.T) / np.outer(np.linalg.norm(R, axis=1), np.linalg.norm(C, axis=1))
+    assert_allclose(quality(model, X).iloc[:, :3], cosine**2, atol=1e-10)
+    with pytest.raises(ValueError, match="of='columns' of a"):
+        quality(model, X, "columns")
+
+
+def test_summary_tells_what_was_reached():
+    model = PCA(3).fit(load_digits().data)
+    assert model.summary().attrs["residual"] == model.residual_
+    assert model.summary().attrs["variance_shortfall"] == model.variance_shortfall_

@@ -35,6 +35,7 @@ ESTIMATORS = [
     PCA(n_components=1, solver="zerofpr"),
     PCA(n_components=1, solver=ZeroFPR(memory=3), formulation="o"),
     PCA(whiten=True),
+    PCA(rotation="promax", whiten=True),
     PCA(center=False),
     KernelPCA(),
     KernelPCA(kernel="rbf"),
@@ -54,6 +55,7 @@ ESTIMATORS = [
     RobustKernelPCA(1, approximation="rff", n_random_features=50, contamination=0.1),
     RobustPCA(),
     RobustPCA(contamination=0.1),
+    RobustPCA(contamination=0.1, rotation="varimax"),
     RobustPCA(n_components=1, center="geometric_median", init="spherical", contamination=0.1),
     RobustPCA(n_components=1, solver="dual", normalize=False, refit=False, contamination=0.1),
     RobustPCA(
@@ -67,6 +69,7 @@ ESTIMATORS = [
         solver="dca",
     ),
     SparsePCA(1),
+    SparsePCA(1, rotation="quartimax"),
     SparsePCA(1, deflation="schur", positive=True),
     SparsePCA(1, method="block", penalty="l0"),
     SparsePCA(1, method="reconstruction", n_nonzero=1),

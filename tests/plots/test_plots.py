@@ -22,9 +22,11 @@ from dualpca import (
     RobustPCA,
     SparsePCA,
 )
+from dualpca.control import calibrate, limits
 from dualpca.linalg import to_numpy
 from dualpca.plots import (
     BiplotDisplay,
+    ControlChartDisplay,
     ConvergenceDisplay,
     OutlierMapDisplay,
     ReconstructionDisplay,
@@ -1059,3 +1061,44 @@ def test_a_legend_among_many_points_covers_none_of_them():
     display.figure_.draw_without_rendering()
     box, inside = display.ax_.get_legend().get_window_extent(), display.ax_.get_window_extent()
     assert box.y0 >= inside.y1
+
+
+def test_control_chart(model):
+    X = rows(3, bad=4)
+    days = np.datetime64("2026-03-01") + np.arange(len(X))
+    display = ControlChartDisplay.from_estimator(model, X, time=days, annotate=2)
+    pair = zip((display.t2, display.spe), model.limits_, strict=True)
+    for points, (values, limit) in zip(display.points_, pair, strict=True):
+        at = points.get_offsets()
+        assert_allclose(at[:, 1], values / limit**2)
+        assert_allclose(np.diff(at[:, 0]), 1.0)
+    beyond = np.maximum(*(points.get_offsets()[:, 1] for points in display.points_)) > 1
+    assert_array_equal(display.out, beyond)
+    assert display.out[:4].all()
+    assert {name.get_text() for name in display.names_} <= set("0123")
+    plain = calibrate(PCA(2).fit(X[4:]), X[4:])
+    few = ControlChartDisplay.from_estimator(
+        plain, X, quantile=0.999, max_points=10, row_names=days
+    )
+    drawn = few.points_[0].get_offsets()
+    assert len(drawn) == 10 + few.out.sum()
+    assert few.limits == limits(plain, quantile=0.999)
+    text = [f"{day} 12:00" for day in days]
+    assert few.__class__(few.t2, few.spe, few.limits, time=text).time.dtype.kind == "M"
+    pyplot.close("all")
+
+
+def test_control_charts_refuse_what_they_cannot_draw(model):
+    t2 = np.ones(3)
+    with pytest.raises(
+        ValueError, match="time holds text such as 'monday'; give numbers, or dates"
+    ):
+        ControlChartDisplay(t2, t2, (1.0, 1.0), time=["monday", "tuesday", "friday"])
+    with pytest.raises(ValueError, match="time is missing in 1 rows"):
+        ControlChartDisplay(t2, t2, (1.0, 1.0), time=[1.0, np.nan, 2.0])
+    with pytest.raises(ValueError, match=r"time has shape \(2,\) for 3 rows"):
+        ControlChartDisplay(t2, t2, (1.0, 1.0), time=[1, 2])
+    with pytest.raises(ValueError, match="must be a pair"):
+        ControlChartDisplay(t2, t2, (1.0,))
+    with pytest.raises(TypeError, match="SparsePCA, which has no T2 and SPE"):
+        ControlChartDisplay.from_estimator(SparsePCA(2).fit(rows()), rows())

@@ -25,6 +25,7 @@ FRONTS = {
     "_arguments",
     "estimators",
     "inspect",
+    "control",
     "io",
     "__version__",
     *FRONT_SKLEARN,
@@ -54,7 +55,9 @@ LAYERS = {
     **dict.fromkeys(METHODS, NUMERICS | METHODS),
     "estimators": ESTIMATORS,
     "inspect": {*NUMERICS, *METHODS, "estimators", *FRONT_SKLEARN},
-    "frames": {"inspect", "linalg"},
+    "frames": {"inspect", "linalg", "operators"},
+    "stability": {"frames", "inspect", "linalg", "progress", "_arguments", "_memory", "sklearn"},
+    "control": {"frames", "inspect", "linalg", "linear"},
     **dict.fromkeys(("io", "plots", "report"), FRONTS),
 }
 ALL_OF_THEM = {"__init__", "__main__", "cli"}

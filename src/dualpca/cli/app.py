@@ -8,6 +8,7 @@ import typer
 from .. import __version__
 from .commands import fit, inspect, report
 from .demo import demo
+from .monitor import monitor
 from .reproduce import reproduce
 from .rows import outliers, transform
 
@@ -57,6 +58,11 @@ EXAMPLES: dict[Any, tuple[str, ...]] = {
         "dualpca outliers measurements.csv",
         "dualpca outliers measurements.dualpca new.csv",
         "dualpca outliers measurements.csv --all -o distances.parquet",
+    ),
+    monitor: (
+        "dualpca monitor process.dualpca today.csv",
+        "dualpca monitor process.dualpca march.csv --time date --draw march.png",
+        "dualpca monitor process.dualpca today.csv --json",
     ),
     report: (
         "dualpca report measurements.csv",

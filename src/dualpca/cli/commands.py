@@ -9,6 +9,7 @@ import numpy as np
 import typer
 
 from .._arguments import check_image_shape
+from ..frames import correlations
 from ..inspect import FittedModel
 from ..io.files import check_free
 from ..io.models import read_header, save
@@ -70,15 +71,21 @@ def inspect(
     loadings: Annotated[
         Path | None, typer.Option(help="Also write all loadings: csv, tsv or parquet.")
     ] = None,
+    scaled: Annotated[
+        bool, typer.Option("--scaled", help="Loadings as correlations of variables and scores.")
+    ] = False,
     force: options.Force = False,
 ) -> int:
     """Print what is in a model file: estimator, options, components, accuracy, columns."""
+    if scaled and loadings is None:
+        raise RefusedError("--scaled is for --loadings FILE; give both")
     writer = loadings and reading.table_writer(loadings, force)
     fitted, header = fitting.open_model(model), read_header(model)
     if writer and not fitted.is_linear:
         raise RefusedError(f"{fitted.name} has no loadings; fit with --method robust or plain")
     if writer:
-        columns = {f"pc{k + 1}": row for k, row in enumerate(fitted.loadings)}
+        values = correlations(fitted) if scaled else fitted.loadings
+        columns = {f"pc{k + 1}": row for k, row in enumerate(values)}
         with writer:
             writer.write({"variable": fitted.feature_names, **columns})
     changed = FittedModel(fitted.estimator).changed_parameters()

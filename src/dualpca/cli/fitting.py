@@ -135,6 +135,8 @@ def fit_file(
             variances = RobustPCA(random_state=options.seed).scree(X)
             estimator.n_components = components_for(variances, "auto", min(X.shape), X.shape[0])
         estimator.fit(X)
+        if hasattr(estimator, "_calibrate"):  # limits for `dualpca monitor`
+            estimator._calibrate(X, None)
     flagged = getattr(estimator, "outliers_", None)
     if flagged is not None and not quiet:
         share = float(flagged.mean())
@@ -177,7 +179,16 @@ def make_estimator(options: FitOptions) -> Any:
     given: dict[str, Any] = {"n_components": _components(options), "random_state": options.seed}
     if method is Method.kernel:
         given |= {"kernel": "rbf", "gamma": "median"}
-    for name in ("tol", "quantile", "flag", "kernel", "gamma", "approximation", "nonzero"):
+    for name in (
+        "rotation",
+        "tol",
+        "quantile",
+        "flag",
+        "kernel",
+        "gamma",
+        "approximation",
+        "nonzero",
+    ):
         value = getattr(options, name)
         parameter = "n_nonzero" if name == "nonzero" else name
         takers = [m for m, e in METHODS.items() if parameter in inspect.signature(e).parameters]

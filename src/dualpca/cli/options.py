@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 Scale = StrEnum("Scale", ["auto", "none", "standard", "robust"])
+Rotation = StrEnum("Rotation", ["varimax", "quartimax", "promax"])
 Flag = StrEnum("Flag", ["density", "orthogonal", "score"])
 Missing = StrEnum("Missing", ["refuse", "drop", "impute"])
 Approximation = StrEnum("Approximation", ["none", "nystroem", "rff", "orf"])
@@ -100,6 +101,9 @@ class FitOptions:
     scale: Scale = _model(
         Scale.auto,
         "Divide columns by their spread first; auto is robust, and none for sparse data and pictures.",
+    )
+    rotation: Rotation | None = _model(
+        None, "Plain, robust, sparse: turn the components, so that each has few large loadings."
     )
     tol: float | None = _model(None, "The relative residual to reach.", min=0.0)
     quantile: float | None = _model(

@@ -59,6 +59,23 @@ def text_table(head: Sequence[str], rows: Sequence[Sequence[str]], indent: int =
     return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
 
 
+def listing(columns: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a line for each row, by the names of the columns, as Python has them."""
+    cells = (c.tolist() if hasattr(c, "tolist") else list(c) for c in columns.values())
+    return [dict(zip(columns, row, strict=True)) for row in zip(*cells, strict=True)]
+
+
+def print_rows(columns: dict[str, Any], writer: Any) -> None:
+    """Write the columns of rows to a file, or print them as a table if there is no writer."""
+    rows = [list(row.values()) for row in listing(columns)]
+    if writer is not None:
+        with writer:
+            writer.write(columns)
+    elif rows:
+        cells = [[f"{v:.4g}" if isinstance(v, float) else str(v) for v in row] for row in rows]
+        sys.stdout.write(text_table(list(columns), cells, indent=0))
+
+
 def facts(fitted: NotedModel) -> dict[str, Any]:
     """Return what there is to say about a model, as JSON has it."""
     model = fitted.estimator
@@ -79,7 +96,7 @@ def print_summary(fitted: NotedModel) -> None:
     width, k = counted(fitted.n_features, "column"), counted(fitted.n_components, "component")
     say(f"{fitted.name}{source}: {rows}{width}, {k}")
     shares = np.asarray(model.explained_variance_ratio_, dtype=float)
-    total = np.cumsum(shares)
+    total = fitted.cumulative_shares
     head = ["component", "variance", "share", "sum"]
     cells = [
         [str(j + 1), f"{model.explained_variance_[j]:.4g}", f"{shares[j]:.1%}", f"{total[j]:.1%}"]

@@ -14,7 +14,7 @@ from ..io.tables.table import counted
 from ..operators import as_operator
 from . import fitting, options, reading
 from .fitting import NotedModel
-from .printing import print_json, say, text_table
+from .printing import listing, print_json, print_rows, say
 from .run import OK, RefusedError, stderr_line
 from .watch import watching
 
@@ -115,24 +115,17 @@ def outliers(
         named = in_words if not flags.json else with_names
         name = "variables" if not flags.json else "reasons"
         columns[name] = [named(row, fitted.feature_names) for row in columns.pop("reasons")]
-    rows = list(zip(*map(as_list, columns.values()), strict=True))
     if flags.json:
-        listing = [dict(zip(columns, row, strict=True)) for row in rows]
         told = {"rows": total, "flagged": flagged, "components": fitted.n_components}
-        print_json({**told, "limits": limits, "table": listing})
+        print_json({**told, "limits": limits, "table": listing(columns)})
         return fitted.exit_code
-    if writer is not None:
-        with writer:
-            writer.write(columns)
-    elif rows:
-        cells = [[f"{v:.4g}" if isinstance(v, float) else str(v) for v in row] for row in rows]
-        sys.stdout.write(text_table(list(columns), cells, indent=0))
+    print_rows(columns, writer)
     if not flags.quiet and str(path) != "-":
         parts = [f"{kind} distance {at:.4g}" for kind, at in limits.items() if at is not None]
         limit = "beyond the ellipse of " if len(parts) == 2 else "beyond "
         k = counted(fitted.n_components, "component")
         say(f"{flagged:,} of {total:,} rows are flagged by {k}, {limit}{' and '.join(parts)}")
-        if rows and (table is None or table.ids is None):
+        if len(columns["row"]) and (table is None or table.ids is None):
             say("rows are counted from 1, without the header of the file")
     return fitted.exit_code
 
@@ -169,11 +162,6 @@ def list_rows(
     positions = columns.pop("row")
     named = {"row": positions + 1} if table is None else row_names(table, positions)
     return {**named, **columns}, total, flagged
-
-
-def as_list(column: Any) -> list[Any]:
-    """Return a column as Python has it."""
-    return column.tolist() if hasattr(column, "tolist") else list(column)
 
 
 def with_names(reasons: list[Reason], names: list[str]) -> list[dict[str, Any]]:

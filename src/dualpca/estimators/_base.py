@@ -12,10 +12,11 @@ import scipy.sparse as sp
 from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array
 from scipy.sparse.linalg import LinearOperator
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, RealNotInt
+from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import _check_n_features, validate_data
 
 from ..linalg import is_single, total
+from ..linear.rotation import ROTATIONS
 from ..operators import Operator, Weighted, as_operator, as_rows, centered, is_streamed
 from ..operators.centering import minus_center
 from ..operators.readable import check_readable
@@ -26,6 +27,9 @@ from ..solvers.solve import user_stacklevel
 COUNT = Interval(Integral, 1, None, closed="left")
 FRACTION = Interval(RealNotInt, 0, 1, closed="neither")
 NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
+
+#: What ``rotation`` may be.
+ROTATION = [StrOptions(set(ROTATIONS)), None]
 
 #: The parameters that all iterative estimators share.
 ITERATION_CONSTRAINTS: dict[str, Any] = {

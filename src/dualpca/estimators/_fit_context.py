@@ -161,11 +161,11 @@ class FitContext(
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    def loadings(self) -> Any:
+    def loadings(self, scaled: bool = False, X: Any = None) -> Any:
         """Return the loadings as a data frame, as :func:`dualpca.frames.loadings` does."""
         from ..frames import loadings
 
-        return loadings(self)
+        return loadings(self, scaled, X)
 
     def summary(self) -> Any:
         """Return variances and shares as a data frame, as :func:`dualpca.frames.summary` does."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..linalg import Array, asarray_like, namespace, to_numpy
+from ..linalg import asarray_like, namespace, to_numpy
 from ..linear.missing import Completed, Completion
 from ..operators import Operator, as_operator
 from ..operators.block_ops import GRAM_FACTOR, block_rows, dense
@@ -43,8 +43,6 @@ class HolesMixin:
     """Estimators with ``missing=``: rows are completed before anything else is asked of them."""
 
     missing: str
-    components_: Array
-    explained_variance_: Array
     noise_variance_: float
 
     @property
@@ -54,8 +52,8 @@ class HolesMixin:
     def _completion(self) -> Any:
         """Return the function of a block of rows that fills its holes."""
         model: Any = self
-        parts = model._origin, self.components_.T, self.explained_variance_, self.noise_variance_
-        return Completion.of(*parts, shrink=True)
+        axes, variances = model._principal
+        return Completion.of(model._origin, axes.T, variances, self.noise_variance_, shrink=True)
 
     def _completed(self, X: Any) -> Any:
         """Return validated rows without holes: an operator that fills them as it is read, or X."""
@@ -116,7 +114,7 @@ class CellsMixin(HolesMixin):
         if not self.cells:
             return super()._completion()
         model: Any = self
-        V = to_numpy(self.components_.T).astype(float)
+        V = to_numpy(model._principal[0].T).astype(float)
         return CellModel(to_numpy(model._origin).astype(float), V, self.cell_scales_)
 
     @property

@@ -38,16 +38,6 @@ ROBUST_CONSTRAINTS: dict[str, Any] = {
 }
 
 
-def score_distances(T: Array, variances: Array) -> Array:
-    """Return Mahalanobis distances from 0 of scores, without directions of variance 0."""
-    xp = namespace(T)
-    varying = variances > 1e-12 * xp.max(variances)
-    deviation = xp.sqrt(xp.where(varying, variances, xp.ones_like(variances)))
-    scaled = xp.where(varying[None, :], T / deviation[None, :], xp.zeros_like(T))
-    with np.errstate(over="ignore"):
-        return xp.sqrt(xp.sum(scaled * scaled, axis=1))
-
-
 #: A method of models that can measure new rows; others lack it for scikit-learn, which looks for it.
 measures_new_rows = available_if(lambda model: model._check_new_rows())
 
@@ -101,9 +91,14 @@ class OutlierScoresMixin(RobustOptions, OutlierMixin):
         return self._log_peak - 0.5 * squares
 
     @property
+    def _variances(self) -> Array:
+        """The variances along the principal axes."""
+        return self.explained_variance_
+
+    @property
     def _log_peak(self) -> float:
         """The log density at the centre."""
-        variances = to_numpy(self.explained_variance_).astype(float)
+        variances = to_numpy(self._variances).astype(float)
         variances = variances[variances > 1e-12 * variances.max()]
         noise = self._noise_directions * np.log(2 * np.pi * self.noise_variance_)
         return -0.5 * float(np.log(2 * np.pi * variances).sum() + noise)

@@ -10,9 +10,13 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..linalg import Array, namespace, to_numpy, total
+from ..linalg import Array, asarray_like, namespace, to_numpy, total
 from ..linear.likelihood import covariance, precision
+from ..linear.rotation import rotated
 from ..operators import as_operator
+from ..operators.block_ops import dense
+from ..robust.distances import score_distances, scores_and_distances
+from ..robust.reasons import blame
 from ..solvers.solve import user_stacklevel
 from ._base import check_same_kind, check_scores, shifted, validated
 from ._fit_context import FitContext, reports_progress
@@ -148,14 +152,22 @@ class ScoresMixin(WeightedMixin, AxesMixin):
         operator = shifted(X, self._origin) if self._is_centered else as_operator(X)
         return operator @ self._score_weights(self.components_, self._scale())
 
-    @staticmethod
-    def _score_weights(components: Array, scale: Array) -> Array:
+    def _score_weights(self, components: Array, scale: Array) -> Array:
+        if hasattr(self, "rotation_"):  # rotated components are not orthogonal
+            return namespace(components).linalg.pinv(components) / scale.T
         return (components / scale).T
 
+    @property
+    def _principal(self) -> tuple[Array, Array]:
+        """The principal axes and their variances, whatever ``rotation`` made of them."""
+        return vars(self).get("_unrotated") or (self.components_, self.explained_variance_)
+
     def _warn_of_units(self) -> None:
-        largest = namespace(self.components_).abs(self.components_[0, :])
+        axes, variances = self._principal
+        largest = namespace(axes).abs(axes[0, :])
         j = int(namespace(largest).argmax(largest))
         share = float(self.explained_variance_ratio_[0]) * float(largest[j]) ** 2
+        share *= float(variances[0]) / (float(self.explained_variance_[0]) or 1.0)
         if self.n_features_in_ > 1 and self._is_centered and share > DOMINANT:
             names = getattr(self, "feature_names_in_", None)
             name = j if names is None else repr(str(names[j]))
@@ -218,11 +230,77 @@ class ScoresMixin(WeightedMixin, AxesMixin):
 class CovarianceMixin(HolesMixin, ScoresMixin):
     """The covariance of components, their variances and noise around them; it completes rows."""
 
+    rotation: str | None
+
     def _checked(self, X: Any, method: str, *, sparse: bool = True) -> Any:
         if not self._takes_holes:
             return super()._checked(X, method, sparse=sparse)
         self._check_kind(X, method)
         return self._completed(validated(self, X, reset=False, sparse=sparse, finite=False))
+
+    def _rotate(self) -> None:
+        """Turn the components by ``rotation``; all but scores goes by the principal axes."""
+        for name in ("_unrotated", "rotation_", "cumulative_variance_ratio_"):
+            self.__dict__.pop(name, None)
+        if self.rotation is None:
+            return
+        axes, variances = self._unrotated = self.components_, self.explained_variance_
+        V, values = to_numpy(axes.T).astype(float), to_numpy(variances).astype(float)
+        M, T, length = rotated(V, values, self.rotation)
+        # What each component adds to those before it: the correlations of scores are (T^T T)^{-1}.
+        added = ((V @ M * length) @ np.linalg.cholesky(np.linalg.inv(T.T @ T))) ** 2
+        share = float(total(self.explained_variance_ratio_)) / (values.sum() or 1.0)
+        self.rotation_, self.components_ = asarray_like(T, axes), asarray_like((V @ M).T, axes)
+        self.explained_variance_ = asarray_like(length**2, variances)
+        self.explained_variance_ratio_ = asarray_like(share * length**2, variances)
+        cumulative = share * np.cumsum(added.sum(axis=0))
+        self.cumulative_variance_ratio_ = asarray_like(cumulative, variances)
+
+    @property
+    def _variances(self) -> Array:
+        return self._principal[1]
+
+    def _distances(self, X: Any) -> tuple[Array, Array]:
+        """Return score and orthogonal distances of validated rows."""
+        axes, variances = self._principal
+        rows = shifted(X, self._origin) if self._is_centered else as_operator(X)
+        T, orthogonal = scores_and_distances(rows, axes.T)
+        return score_distances(T, variances), orthogonal
+
+    def _blamed(self, X: Any, method: str, by: str) -> list[Any]:
+        """Return contributions to a square and expected values.
+
+        The square is that of the score distance, of the orthogonal one, or by density of both. By
+        "spread" it is that of the score distance again, ``||S r||^2 = r^T V Diag(1/variances) V^T r``
+        with a symmetric S, split by the entries of ``S r``, and what is expected is the centre.
+        """
+        operator: Any = as_operator(self._checked(X, method))
+        d, origin = operator.shape[1], to_numpy(self._origin).astype(float)
+        V, variances = (
+            to_numpy(a).astype(float) for a in (self._principal[0].T, self._principal[1])
+        )
+        varying = variances > 1e-12 * variances.max()
+        inside = np.where(varying, 1 / np.where(varying, variances, 1.0), 0.0)
+        beside, unit = 0.0, 1.0
+        if by == "density":
+            beside = 1 / self.noise_variance_
+        elif by == "orthogonal":
+            inside, beside, unit = np.zeros(len(inside)), 1.0, self.noise_variance_
+
+        def part(rows: slice, block: Any) -> Array:
+            cells = dense(block)
+            R = to_numpy(cells).astype(float) - origin
+            if by == "spread":
+                parts, expected = (R @ V * np.sqrt(inside) @ V.T) ** 2, np.zeros_like(R)
+            else:
+                parts, expected = blame(R, V, inside, beside, unit)
+            return asarray_like(np.concatenate([parts, expected + origin], axis=1), cells)
+
+        both = operator.map_rows(part, 2 * d)
+        halves = both[:, :d], both[:, d:]
+        if not hasattr(X, "iloc"):
+            return list(halves)
+        return [type(X)(to_numpy(half), index=X.index, columns=X.columns) for half in halves]
 
     def get_covariance(self) -> Array:
         """Return the covariance ``V^T Diag(variance - noise) V + noise I`` of probabilistic PCA.
@@ -239,7 +317,7 @@ class CovarianceMixin(HolesMixin, ScoresMixin):
         return precision(*self._gaussian())
 
     def _gaussian(self) -> tuple[Array, Array, float]:
-        return self.components_, self.explained_variance_, self.noise_variance_
+        return *self._principal, self.noise_variance_
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

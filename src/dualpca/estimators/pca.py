@@ -16,6 +16,7 @@ from ..linalg import Array, namespace
 from ..linear.decomposition import Decomposition
 from ..linear.incremental import Sums, merge_batch, sums_of
 from ..linear.likelihood import log_likelihood
+from ..linear.limits import residual_powers
 from ..linear.missing import fit_missing
 from ..linear.missing import log_likelihood as observed_likelihood
 from ..operators import Operator, as_operator
@@ -43,6 +44,10 @@ class PCA(CovarianceMixin, BaseEstimator):
         Divide the scores by their standard deviation.
     center : bool
         Subtract the mean of each feature. False is the uncentred problem of the paper.
+    rotation : {"varimax", "quartimax", "promax"} or None
+        Turn the components so that each has few large loadings: loadings times standard deviations are
+        rotated as R's ``varimax`` and ``promax`` do, promax to correlated scores. Scores, components and
+        variances are those after it; distances, likelihood and covariance do not depend on it.
     solver : str or solver
         "auto", "lapack" (SVD of a dense array), "gram" (the smaller Gram matrix), "krylov" (one pass
         over the data a step), "chebyshev" (filtered subspace iteration, for GPUs), a solver of DC
@@ -72,6 +77,11 @@ class PCA(CovarianceMixin, BaseEstimator):
     components_ : array of shape (n_components, n_features)
         Principal axes, by decreasing variance; in each the entry of largest magnitude is positive.
     explained_variance_, explained_variance_ratio_, singular_values_ : arrays of shape (n_components,)
+        The variances of the scores, their shares of the total, and the lengths of the scores.
+    residual_powers_ : tuple of float, set by :func:`dualpca.control.calibrate`
+    rotation_ : array of shape (n_components, n_components)
+        With ``rotation``: the matrix T that rotated the loadings. ``inv(T.T @ T)`` are the correlations
+        of the scores, and ``cumulative_variance_ratio_`` counts what they share once.
     mean_ : array of shape (n_features,), zeros where ``center=False``
     noise_variance_ : float
         The mean variance of the directions left out (probabilistic PCA).
@@ -106,6 +116,7 @@ class PCA(CovarianceMixin, BaseEstimator):
         "n_components": [base.COUNT, base.FRACTION, StrOptions({"mle"}), None],
         "whiten": ["boolean"],
         "center": ["boolean"],
+        "rotation": base.ROTATION,
         "solver": [StrOptions({"auto", *SPECTRAL, *ITERATIVE}), callable],
         "formulation": [str, callable, None],
         "missing": [StrOptions(MISSING)],
@@ -116,6 +127,7 @@ class PCA(CovarianceMixin, BaseEstimator):
     _: KW_ONLY
     whiten: bool = False
     center: bool = True
+    rotation: str | None = None
     solver: Any = "auto"
     formulation: Any = None
     tol: float = 1e-4
@@ -259,7 +271,7 @@ class PCA(CovarianceMixin, BaseEstimator):
         if isinstance(self.n_components, RealNotInt):
             result = growing_subspace(Xc, float(self.n_components) * energy, **options)
         else:
-            result = leading_subspace(Xc, s, **options)
+            result = leading_subspace(Xc, s, start=vars(self).get("_start"), **options)
         return X, Decomposition(result, energy, mass, mean, Xc.shape, operator.passes)
 
     def _complete(self, X: Any, sample_weight: Any, summary: Any) -> tuple[Any, Decomposition]:
@@ -299,6 +311,15 @@ class PCA(CovarianceMixin, BaseEstimator):
         )
         return X, fit.decomposition(operator, observed, why)
 
+    def _begin_from(self, fitted: PCA) -> None:
+        self._start = fitted._principal[0].T
+
+    def _calibrate(self, X: Any, sample_weight: Any) -> None:
+        """Set ``residual_powers_``, which limits of the squared residual of rows depend on."""
+        operator = as_operator(self._checked(X, "calibrate"))
+        Xc, _, mass = base.centered_rows(operator, sample_weight, self.center)
+        self.residual_powers_ = residual_powers(Xc, self._principal[0].T, mass)
+
     def _to_compute(self, N: float, d: int) -> int:
         """Return how many components to compute: "mle" and None need the whole spectrum."""
         if self.n_components == "mle" and d > N:
@@ -324,6 +345,10 @@ class PCA(CovarianceMixin, BaseEstimator):
         noise, rank = max(total - float(xp.sum(variance[:n])), 0.0), min(data.mass, d)
         self.noise_variance_ = noise / (rank - n) if n < rank else 0.0
         self.mean_ = ritz.V[:, 0] * 0.0 if data.mean is None else data.mean
+        self._rotate()
+        self.__dict__.pop("residual_powers_", None)  # of other rows
+        if self.rotation is not None:
+            self.singular_values_ = xp.sqrt(self.explained_variance_ * (data.mass - 1))
         self.residual_, self.variance_shortfall_ = ritz.leading(n).residual, data.shortfall(n)
         self.solver_, self.n_iter_ = data.result.note, data.result.steps
         self.n_passes_ = data.passes

@@ -17,11 +17,12 @@ from ..robust.distances import (
     RowDistances,
     orthogonal_distance,
     robust_components,
+    score_distances,
 )
 from ..robust.fit import RobustOptions, fit_robust
 from ..robust.starts import STARTS
 from ._kernels import KERNEL_CONSTRAINTS, KernelMixin
-from ._outliers import MAP, ROBUST_CONSTRAINTS, OutlierScoresMixin, score_distances
+from ._outliers import MAP, ROBUST_CONSTRAINTS, OutlierScoresMixin
 from .robust_pca import RobustPCA
 
 

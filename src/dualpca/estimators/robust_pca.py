@@ -9,20 +9,17 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import StrOptions
 
-from ..linalg import Array, asarray_like, to_numpy
+from ..linalg import Array, to_numpy
 from ..operators import Operator, Selected, as_operator
-from ..operators.block_ops import dense
 from ..progress import convergence
 from ..robust.cell_fit import fit_cells, fit_holes
-from ..robust.distances import scores_and_distances
 from ..robust.fit import RobustFit, fit_robust
-from ..robust.reasons import blame
 from ..robust.sample import scree, take_sample
 from ..robust.scale import CENTERS
 from ..robust.starts import STARTS
-from ._base import checked_weights, seed, shifted, validated
+from ._base import ROTATION, checked_weights, seed, validated
 from ._missing import MISSING, CellsMixin, summary_of
-from ._outliers import ROBUST_CONSTRAINTS, OutlierScoresMixin, score_distances
+from ._outliers import ROBUST_CONSTRAINTS, OutlierScoresMixin
 from ._scores import CovarianceMixin
 
 
@@ -74,6 +71,8 @@ class RobustPCA(CellsMixin, CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         model; the distance from the subspace alone; or that within it.
     contamination : "auto" or float
         The share of the training rows to flag, instead of by ``quantile``.
+    rotation : {"varimax", "quartimax", "promax"} or None
+        As in :class:`dualpca.PCA`; distances and flags do not depend on it.
     tol : float
         The relative residual of DCA, and of the centre, to reach; statistical errors are larger.
     missing : {"error", "em", "shrink"}
@@ -154,6 +153,7 @@ class RobustPCA(CellsMixin, CovarianceMixin, OutlierScoresMixin, BaseEstimator):
 
     _parameter_constraints = {  # noqa: RUF012
         **ROBUST_CONSTRAINTS,
+        "rotation": ROTATION,
         "center": [StrOptions({"joint", *CENTERS}), "array-like", None],
         "init": [StrOptions({"auto", *STARTS}), "array-like", list, tuple],
         "solver": [StrOptions({"auto", "anderson", "dca", "irls", "dual"}), callable],
@@ -162,6 +162,7 @@ class RobustPCA(CellsMixin, CovarianceMixin, OutlierScoresMixin, BaseEstimator):
     }
 
     _: KW_ONLY
+    rotation: str | None = None
     random_state: Any = None
     verbose: int = 0
     missing: str = "error"
@@ -179,6 +180,7 @@ class RobustPCA(CellsMixin, CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         self._set_fit(fit, rows)
         parts, (d, s) = fit.components, fit.components.V.shape
         self.components_ = rows.asarray(np.ascontiguousarray(parts.V.T))
+        self._rotate()
         self._noise_directions = d - s
         self.noise_variance_ = fit.noise / (d - s) if d > s else 0.0
         self.mean_ = rows.asarray(parts.center)
@@ -216,6 +218,9 @@ class RobustPCA(CellsMixin, CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         if incomplete:
             return fit_holes(X, self, start, weights, shrink=self.missing == "shrink")[0]
         return fit_robust(X, self, np.random.default_rng(start), weights)
+
+    def _begin_from(self, fitted: RobustPCA) -> None:
+        self.init = to_numpy(fitted._principal[0]).astype(float)
 
     def _checked_rows(
         self, X: Any, sample_weight: Any
@@ -260,10 +265,6 @@ class RobustPCA(CellsMixin, CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         sample = take_sample(rows, self.center, weights, rng)
         return scree(sample.rows, sample.relative_center, rng)
 
-    def _distances(self, X: Any) -> tuple[Array, Array]:
-        T, orthogonal = scores_and_distances(shifted(X, self._origin), self.components_.T)
-        return score_distances(T, self.explained_variance_), orthogonal
-
     def contributions(self, X: Any) -> Any:
         """Return what each variable adds to the squared distance of a row.
 
@@ -281,7 +282,7 @@ class RobustPCA(CellsMixin, CovarianceMixin, OutlierScoresMixin, BaseEstimator):
             Nonnegative. A row sums to the square that flags it: the squared score distance and the
             squared orthogonal distance over ``noise_variance_``, or one of them alone as it is.
         """
-        return self._blamed(X, "contributions")[0]
+        return self._blamed(X, "contributions", self.flags_by_)[0]
 
     def expected(self, X: Any) -> Any:
         """Return the value of each variable that the others make likely.
@@ -296,31 +297,4 @@ class RobustPCA(CellsMixin, CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         -------
         expected : array of shape (n_samples, n_features)
         """
-        return self._blamed(X, "expected")[1]
-
-    def _blamed(self, X: Any, method: str) -> list[Any]:
-        """Return contributions and expected values."""
-        operator: Any = as_operator(self._checked(X, method))
-        d, origin = operator.shape[1], to_numpy(self._origin).astype(float)
-        V, variances = (
-            to_numpy(a).astype(float) for a in (self.components_.T, self.explained_variance_)
-        )
-        varying = variances > 1e-12 * variances.max()
-        inside = np.where(varying, 1 / np.where(varying, variances, 1.0), 0.0)
-        beside, unit = 0.0, 1.0
-        if self.flags_by_ == "density":
-            beside = 1 / self.noise_variance_
-        elif self.flags_by_ == "orthogonal":
-            inside, beside, unit = np.zeros(len(inside)), 1.0, self.noise_variance_
-
-        def part(rows: slice, block: Any) -> Array:
-            cells = dense(block)
-            R = to_numpy(cells).astype(float) - origin
-            parts, expected = blame(R, V, inside, beside, unit)
-            return asarray_like(np.concatenate([parts, expected + origin], axis=1), cells)
-
-        both = operator.map_rows(part, 2 * d)
-        halves = both[:, :d], both[:, d:]
-        if not hasattr(X, "iloc"):
-            return list(halves)
-        return [type(X)(to_numpy(half), index=X.index, columns=X.columns) for half in halves]
+        return self._blamed(X, "expected", self.flags_by_)[1]

@@ -12,7 +12,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 
-from ..linalg import Array, fix_signs, namespace, orthonormalize
+from ..linalg import Array, fix_signs, namespace, orthonormalize, to_numpy
+from ..linear.rotation import rotated
 from ..operators import Operator, as_operator
 from ..operators.views import check_energy
 from ..progress import convergence
@@ -57,6 +58,8 @@ class SparsePCA(ScoresMixin, BaseEstimator):
         Whether loadings must not be negative.
     center : bool
         Whether to subtract the mean of each feature.
+    rotation : {"varimax", "quartimax", "promax"} or None
+        As in :class:`dualpca.PCA`. Afterwards a loading is 0 only where it was in all components.
     n_starts : int or None
         The number of starts, of which the best is kept: by deflation, for each component, leading
         eigenvectors, single features and random vectors (None is 8); else principal axes and random
@@ -124,6 +127,7 @@ class SparsePCA(ScoresMixin, BaseEstimator):
         "alpha": [Interval(Real, 0, 1, closed="left")],
         "positive": ["boolean"],
         "center": ["boolean"],
+        "rotation": base.ROTATION,
         "n_starts": [base.COUNT, None],
         **base.ITERATION_CONSTRAINTS,
     }
@@ -137,6 +141,7 @@ class SparsePCA(ScoresMixin, BaseEstimator):
     alpha: float = 0.1
     positive: bool = False
     center: bool = True
+    rotation: str | None = None
     n_starts: int | None = None
     tol: float = 1e-3
     max_iter: int = 1000
@@ -192,7 +197,7 @@ class SparsePCA(ScoresMixin, BaseEstimator):
         sizes = [base.nonzeros(model.n_nonzero, s, d) if bounded else (d,) * s for model in models]
         Xc, mean, mass = base.centered_rows(operator, sample_weight, self.center)
         with Xc.blas_limited():
-            columns, W = ActiveColumns(Xc), None
+            columns, W = ActiveColumns(Xc), vars(self).get("_start")
             energy = float(columns.C.variances.sum())
             check_energy(energy, Xc)
             names = ("method", "deflation", "penalty", "alpha", "positive", "n_starts", "tol")
@@ -209,9 +214,17 @@ class SparsePCA(ScoresMixin, BaseEstimator):
                 model._set_components(W, CW, energy, mass, Xc)
         return X
 
+    def _begin_from(self, fitted: SparsePCA) -> None:
+        if fitted.rotation is None:  # else the sparse components are not known any more
+            self._start = to_numpy(fitted.components_.T).astype(float)
+
     def _set_components(
         self, W: np.ndarray, CW: np.ndarray, energy: float, mass: float, X: Operator
     ) -> None:
+        self.__dict__.pop("rotation_", None)
+        if self.rotation is not None:
+            M, T, _ = rotated(W, adjusted_variances(W, CW), self.rotation)
+            self.rotation_, W, CW = X.asarray(T), W @ M, CW @ M
         signs = fix_signs(W)[None, :]
         W, CW, total = W * signs + 0.0, CW * signs, max(energy, TINY)  # no -0
         adjusted = adjusted_variances(W, CW)
@@ -231,8 +244,7 @@ class SparsePCA(ScoresMixin, BaseEstimator):
             )
         warn_above(self.residual_, self.tol, self.method, self.max_iter)
 
-    @staticmethod
-    def _score_weights(components: Array, scale: Array) -> Array:
+    def _score_weights(self, components: Array, scale: Array) -> Array:
         return namespace(components).linalg.pinv(components)  # loadings are not orthogonal
 
     def score(self, X: Any, y: Any = None) -> float:

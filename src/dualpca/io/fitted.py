@@ -23,6 +23,7 @@ SHAPES = {
     "N": "outliers_",
     "N+": "score_distances_ orthogonal_distances_ weights_",
     "kd": "components_",
+    "kk": "rotation_",
     "Nd": "X_fit_ low_rank_ sparse_",
 }
 

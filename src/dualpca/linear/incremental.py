@@ -124,11 +124,12 @@ class Sums:
 
 def sums_of(model: Any) -> Sums:
     """Return the sums that a fitted model stands for: its components, and bounds on the rest."""
-    xp = namespace(model.components_)
-    V = xp.astype(model.components_, xp.float64)
+    axes, variances = model._principal
+    xp = namespace(axes)
+    V = xp.astype(axes, xp.float64)
     mean, dtype = xp.astype(model.mean_, xp.float64), model.mean_.dtype
-    theta = to_numpy(model.singular_values_).astype(float) ** 2
-    R = V * xp.sqrt(xp.astype(model.singular_values_, xp.float64) ** 2)[:, None]
+    squares = xp.astype(variances, xp.float64) * (model._mass - 1)
+    theta, R = to_numpy(squares), V * xp.sqrt(squares)[:, None]
     captured = float(theta.sum())
     held = {"S": R.T @ R} if R.shape[1] <= GRAM_FEATURES else {"R": xp.astype(R, dtype)}
     energy = max(model._energy, captured)
@@ -143,7 +144,7 @@ def sums_of(model: Any) -> Sums:
         energy,
         lost=0.0,
         origin=to_numpy(mean) if far else None,
-        basis=model.components_,
+        basis=axes,
         outside=outside,
         outside_energy=energy - captured,
         error=error,

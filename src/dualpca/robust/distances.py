@@ -81,6 +81,16 @@ def orthogonal_distance(norms: Array, scores: Array, sizes: Array | None = None)
     return np.where(distance > least, distance, 0)
 
 
+def score_distances(T: Array, variances: Array) -> Array:
+    """Return Mahalanobis distances from 0 of scores, without directions of variance 0."""
+    xp = namespace(T)
+    varying = variances > 1e-12 * xp.max(variances)
+    deviation = xp.sqrt(xp.where(varying, variances, xp.ones_like(variances)))
+    scaled = xp.where(varying[None, :], T / deviation[None, :], xp.zeros_like(T))
+    with np.errstate(over="ignore"):
+        return xp.sqrt(xp.sum(scaled * scaled, axis=1))
+
+
 @dataclass(frozen=True)
 class RowDistances:
     """Scores and orthogonal distances of rows beside a centre and a subspace.

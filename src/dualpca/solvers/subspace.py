@@ -92,11 +92,13 @@ def leading_subspace(
     tol: float,
     max_iter: int,
     seed: int,
+    start: Any = None,
 ) -> SubspaceResult:
     """Return the s leading right singular vectors of X by the solver that was asked for.
 
-    ``dense`` tells whether X is one dense array in memory, ``energy`` is ``||X||_F^2``. The ``note`` of
-    the result names the solver, the precision of its passes and why it was chosen.
+    ``dense`` tells whether X is one dense array in memory, ``energy`` is ``||X||_F^2``, and ``start`` has
+    columns near the answer, which iterative solvers begin from. The ``note`` of the result names the
+    solver, the precision of its passes and why it was chosen.
     """
     dense, why = dense or X.T.implicit, "as asked"
     if solver == "auto" and formulation is None:
@@ -117,7 +119,8 @@ def leading_subspace(
             f"solver={name!r} needs a dense array in memory; use solver='gram', 'krylov' or 'auto' "
             "for sparse data, files and dask"
         )
-    result = chosen(X, s, tol=tol, max_passes=max_iter, seed=seed, energy=energy)
+    begin = {} if start is None else {"start": start}
+    result = chosen(X, s, tol=tol, max_passes=max_iter, seed=seed, energy=energy, **begin)
     floor = 0.0 if chosen.iterative else DIRECT_ROUNDING * eps(result.ritz.theta)
     spent = chosen.iterative and result.steps >= max_iter
     warn_above(result.ritz.residual, max(tol, floor), name, max_iter if spent else None)
