@@ -17,17 +17,16 @@ from ..linear.decomposition import Decomposition
 from ..linear.incremental import Sums, merge_batch, sums_of
 from ..linear.likelihood import log_likelihood
 from ..linear.limits import residual_powers
-from ..linear.missing import fit_missing
 from ..linear.missing import log_likelihood as observed_likelihood
 from ..operators import Operator, as_operator
 from ..operators.views import check_energy
 from ..progress import convergence
 from ..solvers.spectral import SPECTRAL
-from ..solvers.subspace import ITERATIVE, growing_subspace, leading_subspace, warn_above
+from ..solvers.subspace import ITERATIVE, growing_subspace, leading_subspace
 from . import _base as base
 from ._base import validated
 from ._fit_context import reports_progress
-from ._missing import MISSING, summary_of
+from ._missing import MISSING, decompose_incomplete, summary_of
 from ._scores import CovarianceMixin
 
 
@@ -254,7 +253,7 @@ class PCA(CovarianceMixin, BaseEstimator):
             X = base.validated(self, X, reset=True, rows=2, finite=False)
             summary = summary_of(X, getattr(self, "feature_names_in_", None))
             if summary.incomplete:
-                return self._complete(X, sample_weight, summary)
+                return X, decompose_incomplete(self, X, sample_weight, summary)
         # The energy, which every fit computes, is finite only if all entries are.
         finite = sample_weight is not None or not base.in_memory(X)
         X = base.validated(self, X, reset=True, rows=2, finite=finite)
@@ -273,43 +272,6 @@ class PCA(CovarianceMixin, BaseEstimator):
         else:
             result = leading_subspace(Xc, s, start=vars(self).get("_start"), **options)
         return X, Decomposition(result, energy, mass, mean, Xc.shape, operator.passes)
-
-    def _complete(self, X: Any, sample_weight: Any, summary: Any) -> tuple[Any, Decomposition]:
-        """Return X, to be completed by the model once it is set, and the components of it."""
-        operator, (N, d) = as_operator(X), X.shape
-        weights, observed = (
-            base.checked_weights(sample_weight, operator),
-            int(summary.counted.sum()),
-        )
-        if not isinstance(self.n_components, Integral):
-            raise ValueError(
-                f"n_components={self.n_components!r} needs a complete table; give a number with "
-                f"missing={self.missing!r}"
-            )
-        if self.formulation is not None or self.solver not in ("auto", "gram"):
-            raise ValueError(
-                f"X has missing cells, and missing={self.missing!r} takes solver='gram' in turns; leave "
-                f"solver={self.solver!r} and formulation={self.formulation!r} out"
-            )
-        s, free = self._to_compute(N - 2, d - 1), observed - d
-        if self.missing == "em" and s * (N + d - s - 1) >= free:
-            raise ValueError(
-                f"{observed} cells of X are there, too few for n_components={s} of {N} rows and {d} "
-                "columns by least squares; use missing='shrink', or fewer components"
-            )
-        options = {"shrink": self.missing == "shrink", "weights": weights, "center": self.center}
-        options |= {
-            "tol": self.tol,
-            "max_iter": self.max_iter,
-            "seed": base.seed(self.random_state),
-        }
-        fit = fit_missing(operator, s, summary.mean if self.center else 0 * summary.mean, **options)
-        warn_above(fit.change, self.tol, "completing X", self.max_iter)
-        share = summary.missing.sum() / (N * d)
-        why = (
-            f"gram: {share:.1%} of the cells are missing, {fit.iterations} turns of completing them"
-        )
-        return X, fit.decomposition(operator, observed, why)
 
     def _begin_from(self, fitted: PCA) -> None:
         self._start = fitted._principal[0].T

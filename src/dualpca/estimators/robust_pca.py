@@ -212,6 +212,10 @@ class RobustPCA(CellsMixin, CovarianceMixin, OutlierScoresMixin, BaseEstimator):
                 raise ValueError(
                     f"center={self.center!r} stays; cells=True fits it, as 'joint' does"
                 )
+            if X.sparse:
+                raise ValueError(
+                    "cells=True replaces cells, which would fill sparse X; give an array"
+                )
             fit, model = fit_cells(X, self, np.random.default_rng(start), weights)
             self.cell_scales_ = model.scales
             return fit

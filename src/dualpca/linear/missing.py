@@ -241,14 +241,14 @@ def fit_missing(
     plain, mixed, iteration = state, False, 0
     while iteration < max_iter:
         iteration += 1
-        noise = pca.noise
-        pca = pca_of_completed(X, _model(state, noise, shrink), *data)
-        image = _turned(pca.state, state)
-        change = norm(image - state) / max(norm(image[:, 1:]), 1e-300)
-        merit = change if shrink else pca.left
+        trial = pca_of_completed(X, _model(state, pca.noise, shrink), *data)
+        image = _turned(trial.state, state)
+        moved = norm(image - state) / max(norm(image[:, 1:]), 1e-300)
+        merit = moved if shrink else trial.left
         if mixed and merit > best * (1 + 1e-12):
             state, past, mixed = plain, Past(MEMORY), False
             continue
+        pca, change = trial, moved
         if report_step(name, change, tol, X.passes) or change <= tol:
             break
         best, plain = merit, image
