@@ -14,11 +14,11 @@ from ..linalg import Array
 from .deflation import DeflatedGram, leading_subspace
 
 #: Eigenvalues of thresholded matrices bound the variance on at most so many features, unless a proof
-#: is asked for: 25 of them take a millisecond each.
+#: is asked for: 20 of them take a millisecond each.
 SMALL = 100
 
 #: Eigenvalues of thresholded matrices for a bound.
-EVALUATIONS = 25
+EVALUATIONS = 20
 
 #: Directions below this share of the largest are left out of a Nystroem approximation, which is then
 #: one on fewer columns, and still from below.
@@ -30,12 +30,18 @@ def largest_eigenvalue(B: Array) -> float:
     return float(np.linalg.eigvalsh(B)[-1]) if len(B) else 0.0
 
 
-def upper_bound(B: Array, k: int, most: float = SMALL) -> float:
-    """Return the least bound for k nonzeros; thresholds are tried on at most ``most`` features."""
-    if len(B) <= k or k < 1:
-        return largest_eigenvalue(B) if k else 0.0
-    bound = min(float((np.diag(B) + _others(B, k - 1)).max()), _top(np.diag(B), k))
-    return min(bound, threshold_bound(B, k)[0]) if len(B) <= most else bound
+def upper_bound(B: Array, k: int, most: float = SMALL) -> tuple[float, float]:
+    """Return bounds for k and for k - 1 nonzeros; thresholds are tried on at most ``most`` features."""
+    if len(B) < k:
+        return (largest_eigenvalue(B),) * 2
+    variances, others = np.sort(np.diag(B)), _largest_others(B, k - 1)
+    rows, least = np.diag(B) + others.sum(axis=1), others.min(axis=1, initial=np.inf)
+    bound = min(float(rows.max()), float(variances[-k:].sum()))
+    fewer = min(float((rows - least).max()), float(variances[len(B) - k + 1 :].sum()))
+    if len(B) <= most:
+        by_threshold, rho = threshold_bound(B, k)
+        bound, fewer = min(bound, by_threshold), min(fewer, by_threshold - rho)
+    return bound, fewer if k > 1 else 0.0
 
 
 def threshold_bound(B: Array, k: int) -> tuple[float, float]:
@@ -77,16 +83,18 @@ def forced_bound(a: Array, t: Array, u: float) -> Array:
     return (a + u) / 2 + np.hypot((a - u) / 2, t)
 
 
-def holders(B: Array, k: int, level: float, most: float = SMALL) -> Array:
-    """Return the features that a support with more variance than ``level`` may hold."""
+def bound_above(B: Array, k: int, level: float, most: float = SMALL) -> tuple[float, Array]:
+    """Return a bound for k nonzeros, and the features that a support better than ``level`` may hold.
+
+    Some support has the variance ``level``, so that the others need not be bounded.
+    """
     kept = np.arange(len(B))
     while True:
-        u = upper_bound(B, k - 1, most)
-        if u >= level:
-            return kept
-        stays = forced_bound(np.diag(B), _others(B, k - 1, squares=True) ** 0.5, u) > level
-        if stays.all():
-            return kept
+        bound, fewer = upper_bound(B, k, most)
+        lengths = np.hypot.reduce(_largest_others(B, k - 1), axis=1)
+        stays = forced_bound(np.diag(B), lengths, fewer) > level
+        if stays.all() or not stays.any():
+            return max(bound, level) if stays.any() else level, kept[stays]
         kept, B = kept[stays], B[np.ix_(stays, stays)]
 
 
@@ -120,7 +128,7 @@ def component_bounds(
             V = leading_subspace(C, V, steps=1)
             bounds[j] = min(
                 nystroem_bound(variances, V, C @ V, k),
-                matrix_bound(C.rows(slice(None)), k, values[j]),
+                bound_above(C.rows(slice(None)), k, values[j])[0],
             )
         else:
             bounds[j] = nystroem_bound(variances, V, C.corrected(V, CV), k)
@@ -128,21 +136,11 @@ def component_bounds(
     return values, bounds
 
 
-def matrix_bound(B: Array, k: int, level: float) -> float:
-    """Return a bound on the variance on k features of B, of which ``level`` is known to be reached."""
-    kept = holders(B, k, level)
-    return max(level, upper_bound(B[np.ix_(kept, kept)], k))
-
-
-def _others(B: Array, count: int, squares: bool = False) -> Array:
-    """Return the sums of the ``count`` largest entries in each row, or squares, off the diagonal."""
-    if count < 1:
-        return np.zeros(len(B))
+def _largest_others(B: Array, count: int) -> Array:
+    """Return the ``count`` largest magnitudes in each row off the diagonal."""
     A = np.abs(B)
     np.fill_diagonal(A, 0.0)
-    if count < len(A):
-        A = np.partition(A, len(A) - count, axis=1)[:, len(A) - count :]
-    return (A**2 if squares else A).sum(axis=1)
+    return np.partition(A, len(A) - count, axis=1)[:, len(A) - count :] if count else A[:, :0]
 
 
 def _top(values: Array, k: int) -> float:

@@ -9,7 +9,14 @@ import numpy as np
 
 from ..linalg import Array
 from ..progress import phase, report_step
-from .bounds import forced_bound, holders, largest_eigenvalue, threshold_bound, thresholded, upper_bound
+from .bounds import (
+    bound_above,
+    forced_bound,
+    largest_eigenvalue,
+    threshold_bound,
+    thresholded,
+    upper_bound,
+)
 
 #: The gap is closed where it is below this share of the bound.
 CLOSED = 1e-9
@@ -43,7 +50,8 @@ class _Search:
         self.C, self.k, self.S, self.level = C, k, S, largest_eigenvalue(C[np.ix_(S, S)])
         self.nodes, self.done, self.order = 0, 0.0, count()
         self.open: list[tuple[float, int, Array, Array]] = []
-        self._add(S[:0], holders(C, k, self.level, np.inf), np.inf)
+        bound, features = bound_above(C, k, self.level, np.inf)
+        self._add(S[:0], features, bound)
 
     @property
     def upper(self) -> float:
@@ -70,11 +78,11 @@ class _Search:
         if left == 0 or len(free) <= left:
             self._try(np.concatenate([held, free[:left]]))
             return
-        bound = min(bound, upper_bound(self.block(np.concatenate([held, free])), self.k, np.inf))
+        bound = min(bound, upper_bound(self.block(np.concatenate([held, free])), self.k, np.inf)[0])
         if len(held):
-            a, u = largest_eigenvalue(self.block(held)), upper_bound(self.block(free), left, np.inf)
-            coupling = np.sort((self.C[np.ix_(held, free)] ** 2).sum(axis=0))[-left:].sum()
-            bound = min(bound, float(forced_bound(a, coupling**0.5, u)))
+            a, (u, _) = largest_eigenvalue(self.block(held)), upper_bound(self.block(free), left, np.inf)
+            coupling = np.sort(np.hypot.reduce(self.C[np.ix_(held, free)], axis=0))[-left:]
+            bound = min(bound, float(forced_bound(a, np.hypot.reduce(coupling), u)))
         if self._is_done(bound):
             self.done = max(self.done, bound)
         else:

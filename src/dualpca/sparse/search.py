@@ -18,8 +18,9 @@ from .options import SparseOptions
 STARTS, FEATURES = 8, 256
 
 #: DCA steps from all starts, after each of which the better half goes on, before the FINAL best
-#: continue alone; the best one if each step is a pass over the data.
-EXPLORE, FINAL = 6, 8
+#: continue alone (the best one if each step is a pass over the data), and the IMPROVED best of these
+#: by exchanges.
+EXPLORE, FINAL, IMPROVED = 6, 8, 3
 
 #: Exchanges of two features that are tried, the most promising first. One must raise the variance
 #: by more than rounding.
@@ -60,7 +61,7 @@ def _promising(C: DeflatedGram, k: int, count: int, options: SparseOptions) -> A
     if C.formed and not options.shrinks and count < n:
         A = C.rows(slice(None))
         A = np.partition(A.clip(0) if options.positive else np.abs(A), n - k, axis=1)[:, n - k :]
-        reach = (A**2).sum(axis=1) / np.where(variances > C.floor, variances, np.inf)
+        reach = np.hypot.reduce(A, axis=1) / np.sqrt(np.where(variances > C.floor, variances, np.inf))
     return np.argsort(-reach, kind="stable")[:count]
 
 
@@ -75,36 +76,45 @@ def best_component(
 ) -> tuple[Array, Array, float, int]:
     """Return w, ``C w``, the length of the last step and the number of steps, from the best start.
 
-    All starts take steps together. After each the better half goes on, one of each support.
+    All starts take steps together. After each the better half goes on, one of each support. The best
+    ones ascend to fixed points, and the best of these on from exchanges of a feature for another.
     """
     step, W = problem.G.conjugate.subgradient, unit(W)
     explored, final = EXPLORE if W.shape[1] > 1 else 0, FINAL if C.formed else 1
+    names = np.random.default_rng(0).integers(2**62, size=len(W))  # sums tell supports apart
     for _ in range(explored):
         Z = column_targets(W, C @ W)
         W = unit(step(Z))
         ranked = np.argsort(-(W * Z).sum(axis=0), kind="stable")
-        _, first = np.unique((W != 0)[:, ranked], axis=1, return_index=True)
+        _, first = np.unique(names @ (W != 0)[:, ranked], return_index=True)
         W = W[:, ranked[np.sort(first)[: max(final, len(ranked) // 2)]]]
-    tried, best = [], -1
+
+    def reached(found: tuple[Array, Array, float, int]) -> float:
+        return float(problem.G.conjugate(column_targets(*found[:2])))
+
+    tried: list[tuple[Array, Array, float, int]] = []
     for w in W.T[:final]:
-        tried.append(_ascent(C, problem, w[:, None], options))
+        tried.append(_ascent(C, problem, w[:, None], options, explored))
         if stopped():
             break
-    best = int(np.argmax([problem.G.conjugate(column_targets(w, Cw)) for w, Cw, *_ in tried]))
-    w, Cw, residual, steps = tried[best]
-    return w, Cw, residual, explored + steps
+    tried.sort(key=reached, reverse=True)
+    for i, found in enumerate(tried[:IMPROVED]):
+        w = found[0]
+        while w is not None and found[2] <= options.tol and not stopped():
+            w = None if options.shrinks or options.positive else _exchanged(C, found[0])
+            tried[i] = found = found if w is None else _ascent(C, problem, w, options, found[3])
+    return max(tried, key=reached)
 
 
 def _ascent(
-    C: DeflatedGram, problem: DCProblem, w: Array, options: SparseOptions
+    C: DeflatedGram, problem: DCProblem, w: Array, options: SparseOptions, before: int
 ) -> tuple[Array, Array, float, int]:
-    """Return w, ``C w``, the length of the last step and the number of steps, from a start w.
+    """Return w, ``C w``, the length of the last step and the number of steps, with those ``before``.
 
     DCA, except that on the k-sparse ball w becomes the leading eigenvector on its support once a step
-    keeps the support or is short. No further step on that support could exceed it. At a fixed point a
-    feature is exchanged for another if that raises the variance. All moves raise the objective, and
-    there are finitely many supports. The search then ends with a step from an eigenvector that keeps
-    the support, or whose eigenvector is no better, and no exchange that is.
+    keeps the support or is short. No further step on that support could exceed it; both moves raise
+    the objective, and there are finitely many supports. The search then ends with a step from an
+    eigenvector that keeps the support, or whose eigenvector is no better.
     """
     step, Cw = problem.G.conjugate.subgradient, C @ w
     residual, steps = np.inf, 0
@@ -113,24 +123,19 @@ def _ascent(
         new, steps = unit(step(column_targets(w, Cw))), steps + 1
         residual = float(np.linalg.norm(new - w))
         short, same = residual <= options.tol, np.array_equal(new != 0, w != 0)
-        if report_step("deflation", residual, options.tol):
+        if report_step("deflation", residual, options.tol) or (same and is_eigenvector):
             break
-        if not (same and is_eigenvector):
-            w = eigenvector(C, new, options) if (short or same) and not options.shrinks else new
-            Cw, is_eigenvector = C @ w, w is not new
-            if not is_eigenvector and short:
-                break
+        w = eigenvector(C, new, options) if (short or same) and not options.shrinks else new
+        Cw, is_eigenvector = C @ w, w is not new
+        if is_eigenvector:
             value = float(np.vdot(w, Cw))
-            if not is_eigenvector or value > level:
-                last, level = ((w, Cw), value) if is_eigenvector else (last, level)
-                continue
-            (w, Cw), residual = last, 0.0  # features are tied: the last is a subgradient as well
-        better = None if options.positive else _exchanged(C, w)
-        if better is None:
+            if value <= level:  # features are tied: the last eigenvector is a subgradient as well
+                (w, Cw), residual = last, 0.0
+                break
+            last, level = (w, Cw), value
+        elif short:
             break
-        w, Cw = better, C @ better
-        last, level = (w, Cw), float(np.vdot(w, Cw))
-    return w, Cw, residual, steps
+    return w, Cw, residual, before + steps
 
 
 def _exchanged(C: DeflatedGram, w: Array) -> Array | None:
@@ -144,29 +149,27 @@ def _exchanged(C: DeflatedGram, w: Array) -> Array | None:
     S = np.flatnonzero(w)
     if not C.formed or not 0 < len(S) < min(LANCZOS, len(w)):
         return None
-    rows = C.rows(S)
-    theta, U = np.linalg.eigh(rows[:, S])
+    theta, U = np.linalg.eigh(C.block(S))
     level, v = theta[-1], U[:, -1]
     if level <= C.floor:
         return None
-    apart = np.maximum(level - theta[:-1], RISE * level)
-    P = (U[:, :-1] / apart) @ U[:, :-1].T
-    a, Pc = (v @ rows) / np.where(v == 0, RISE, v)[:, None], P @ rows
-    gain = C.variances + (rows * Pc).sum(axis=0) - 2 * a * Pc + a**2 * np.diag(P)[:, None]
+    rows = C.rows(S) / level  # in units of lambda, nothing overflows
+    P = (U[:, :-1] / np.maximum(1 - theta[:-1] / level, RISE)) @ U[:, :-1].T
+    a, Pc = (v @ rows) / np.where(np.abs(v) > RISE, v, RISE)[:, None], P @ rows
+    gain = (rows * Pc).sum(axis=0) - 2 * a * Pc + a**2 * np.diag(P)[:, None]
+    gain += C.variances / level - 1
     gain[:, S] = -np.inf
-    order = np.argsort(-gain, axis=None)[:EXCHANGES]
-    supports = []
-    for i, j in zip(*np.unravel_index(order, gain.shape), strict=True):
-        if gain[i, j] > level:
-            supports.append(np.append(np.delete(S, i), j))
-    if not supports:
+    best = np.argpartition(gain, -min(EXCHANGES, gain.size), axis=None)[-EXCHANGES:]
+    pairs = np.column_stack(np.unravel_index(best[gain.flat[best] > 0], gain.shape))
+    if not len(pairs):
         return None
+    supports = [np.append(np.delete(S, i), j) for i, j in pairs]
     values, vectors = np.linalg.eigh(np.stack([C.block(T) for T in supports]))
-    best = int(np.argmax(values[:, -1]))
-    if values[best, -1] <= level * (1 + RISE):
+    top = int(np.argmax(values[:, -1]))
+    if values[top, -1] <= level * (1 + RISE):
         return None
     new = np.zeros_like(w)
-    new[supports[best], 0] = vectors[best, :, -1]
+    new[supports[top], 0] = vectors[top, :, -1]
     return new
 
 
