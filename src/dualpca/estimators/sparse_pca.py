@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 
 from ..linalg import Array, fix_signs, namespace, orthonormalize
@@ -20,6 +21,7 @@ from ..solvers.base import TINY
 from ..solvers.solve import user_stacklevel
 from ..solvers.subspace import warn_above
 from ..sparse.active import ALL, ActiveColumns
+from ..sparse.branch import CLOSED
 from ..sparse.deflation import adjusted_variances, cumulative_variances
 from ..sparse.options import SparseOptions
 from . import _base as base
@@ -247,7 +249,10 @@ class SparsePCA(ScoresMixin, BaseEstimator):
                 model.convergence_ = convergence(None, result.residual)
                 model.mean_ = Xc.asarray(np.zeros(d)) if mean is None else mean
                 model.upper_bound_ = Xc.asarray(bounds / (mass - 1))
-                model.gap_ = Xc.asarray(1 - values / np.where(bounds > 0, bounds, 1.0))
+                left = bounds > columns.C.floor
+                model.gap_ = Xc.asarray(
+                    np.where(left, 1 - values / np.where(left, bounds, 1.0), 0.0)
+                )
                 model.n_nodes_ = result.nodes
                 model._set_components(W, CW, energy, mass, Xc)
         return X
@@ -273,6 +278,14 @@ class SparsePCA(ScoresMixin, BaseEstimator):
                 stacklevel=user_stacklevel(),
             )
         warn_above(self.residual_, self.tol, self.method, self.max_iter)
+        gap = float(max(self.gap_))
+        if gap > 2 * CLOSED and self.n_nodes_ >= self.max_nodes:  # else a listener stopped it
+            warnings.warn(
+                f"certify=True left a gap_ of {gap:.1e} after max_nodes={self.max_nodes} nodes; raise "
+                "max_nodes, or change n_nonzero",
+                ConvergenceWarning,
+                stacklevel=user_stacklevel(),
+            )
 
     @staticmethod
     def _score_weights(components: Array, scale: Array) -> Array:

@@ -112,7 +112,12 @@ def nystroem_bound(variances: Array, V: Array, CV: Array, k: int) -> float:
 
 
 def component_bounds(
-    C: DeflatedGram, counts: Sequence[int], rule: str, W: Array, CW: Array, sketch: tuple[Array, Array]
+    C: DeflatedGram,
+    counts: Sequence[int],
+    rule: str,
+    W: Array,
+    CW: Array,
+    sketch: tuple[Array, Array],
 ) -> tuple[Array, Array]:
     """Return the variance of each component of W in what those before it leave of C, and a bound on it.
 

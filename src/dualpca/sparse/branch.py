@@ -80,7 +80,10 @@ class _Search:
             return
         bound = min(bound, upper_bound(self.block(np.concatenate([held, free])), self.k, np.inf)[0])
         if len(held):
-            a, (u, _) = largest_eigenvalue(self.block(held)), upper_bound(self.block(free), left, np.inf)
+            a, (u, _) = (
+                largest_eigenvalue(self.block(held)),
+                upper_bound(self.block(free), left, np.inf),
+            )
             coupling = np.sort(np.hypot.reduce(self.C[np.ix_(held, free)], axis=0))[-left:]
             bound = min(bound, float(forced_bound(a, np.hypot.reduce(coupling), u)))
         if self._is_done(bound):

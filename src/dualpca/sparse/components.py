@@ -34,6 +34,7 @@ from .deflation import (
 from .options import SparseOptions
 from .search import best_component, eigenvector, longer_part, starting_points
 
+
 @dataclass(frozen=True)
 class SparseResult:
     """Loadings W in columns, with the lengths of the iteration, and how they were found.

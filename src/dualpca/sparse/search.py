@@ -1,4 +1,4 @@
-"""One sparse component of C: DCA from several starts, eigenvectors on supports, and exchanges of features."""
+"""One sparse component of C: DCA from several starts, eigenvectors on supports, exchanges."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def _promising(C: DeflatedGram, k: int, count: int, options: SparseOptions) -> A
     if C.formed and not options.shrinks and count < n:
         A = C.rows(slice(None))
         A = np.partition(A.clip(0) if options.positive else np.abs(A), n - k, axis=1)[:, n - k :]
-        reach = np.hypot.reduce(A, axis=1) / np.sqrt(np.where(variances > C.floor, variances, np.inf))
+        reach = np.hypot.reduce(A, axis=1) / np.sqrt(
+            np.where(variances > C.floor, variances, np.inf)
+        )
     return np.argsort(-reach, kind="stable")[:count]
 
 
@@ -142,9 +144,10 @@ def _exchanged(C: DeflatedGram, w: Array) -> Array | None:
     """Return the eigenvector of a better support, with one feature of w exchanged, if there is one.
 
     w is the leading eigenvector of ``C_SS``, lambda its eigenvalue and P the pseudoinverse of
-    ``lambda - C_SS``. S without i and with j has a larger eigenvalue if and only if ``C_jj + q > lambda``,
-    with ``q = c^T (lambda - C_S'S')^{-1} c``, S' = S without i, c = ``C_S'j``. The limit of the downdated
-    inverse is ``q = c^T P c - 2 a (P c)_i + a^2 P_ii`` with c = ``C_Sj`` and ``a = w^T c / w_i``.
+    ``lambda - C_SS``. S without i and with j has a larger eigenvalue if and only if
+    ``C_jj + c^T (lambda - C_S'S')^{-1} c > lambda``, with S' = S without i and c = ``C_S'j``, by Schur
+    complements. The second term, a limit of downdated inverses, is ``c^T P c - 2 a (P c)_i + a^2 P_ii``
+    with c = ``C_Sj`` and ``a = w^T c / w_i``.
     """
     S = np.flatnonzero(w)
     if not C.formed or not 0 < len(S) < min(LANCZOS, len(w)):
