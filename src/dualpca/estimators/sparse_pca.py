@@ -131,7 +131,7 @@ class SparsePCA(ScoresMixin, BaseEstimator):
     [10, 10, 10]
     >>> bool((spca.gap_ < 0.1).all())
     True
-    >>> proven = SparsePCA(1, n_nonzero=10, certify=True).fit(X)
+    >>> proven = SparsePCA(1, n_nonzero=5, certify=True).fit(X)
     >>> bool(proven.gap_[0] < 1e-8)
     True
     >>> spca.transform(X).shape
