@@ -24,6 +24,7 @@ ATTRIBUTES = {
     **{"explained_variance_ratio": "explained_variance_ratio_", "passes": "n_passes_"},
     **{"variance_shortfall": "variance_shortfall_", "iterations": "n_iter_"},
     **{"agreement_of_starts": "agreement_", "refitted": "refitted_"},
+    **{"upper_bound": "upper_bound_", "gap": "gap_", "nodes": "n_nodes_"},
 }
 
 #: Columns of these characters alone are numbers.
@@ -117,5 +118,10 @@ def print_summary(fitted: NotedModel) -> None:
         f"accuracy: residual {model.residual_:.1e}, {within} tol {model.tol:.0e}; "
         f"{model.n_passes_} passes over the data"
     )
+    if "gap" in known:
+        say(
+            f"of the most variance with as few columns, components miss at most {max(model.gap_):.2%}, "
+            "each in what those before it leave"
+        )
     if known.get("dropped_rows"):
         say(f"rows dropped for missing cells: {known['dropped_rows']:,}")

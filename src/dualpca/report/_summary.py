@@ -125,8 +125,14 @@ def _accuracy(fitted: FittedModel) -> list[str]:
     if fitted.name == "SparsePCA":
         lines.append(
             "No step changes a component any more, but other starts may lead to components with more "
-            "variance: sparse components have no proof that they are the best."
+            "variance."
         )
+        if hasattr(model, "gap_"):
+            lines[-1] = (
+                "Of the most variance that a component of as few variables can have, in what those "
+                f"before it leave, each one misses at most {percent(float(max(model.gap_)))}: a bound "
+                "that was computed, not an estimate."
+            )
     shortfall = getattr(model, "variance_shortfall_", None)
     if shortfall is not None:
         lines.append(
