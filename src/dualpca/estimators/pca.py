@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -252,8 +251,13 @@ class PCA(CovarianceMixin, BaseEstimator):
         if isinstance(self.n_components, RealNotInt):
             result = growing_subspace(Xc, float(self.n_components) * energy, **options)
         elif self.n_components == "parallel":
-            solve = partial(leading_subspace, Xc, **options)
-            selection, result = parallel(X, mean, energy, solve, **choice)
+            results: list[Any] = []
+
+            def values(s: int) -> Array:
+                results.append(leading_subspace(Xc, s, **options))
+                return results[-1].ritz.theta
+
+            selection, result = parallel(X, mean, energy, values, **choice), results[-1]
         else:
             result = leading_subspace(Xc, s, **options)
         if self.n_components == "cv":

@@ -44,7 +44,7 @@ class Decomposition:
         spectrum = Spectrum(theta, N, N - (self.mean is not None), self.shape[1])
         return BY_SPECTRUM[n_components](spectrum, **options)
 
-    def count(self, n_components: int | float | None) -> int:
+    def count(self, n_components: Any) -> int:
         """Return the number of components: as given, by a share of the variance, or all."""
         variance, ratio, _ = self.variances()
         if n_components is None:

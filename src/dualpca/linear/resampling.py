@@ -15,7 +15,7 @@ from ..linalg import Array, namespace, power_of_two, to_numpy
 from ..operators import Centered, Operator, as_operator
 from ..progress import phase, stopped
 from ..solvers.spectral import SPECTRAL
-from ..solvers.spectral.ritz import SubspaceResult, leading_eigenpairs
+from ..solvers.spectral.ritz import leading_eigenpairs
 from ..solvers.subspace import FIRST, choose
 from .selection import Selection, above, most_left_out
 
@@ -31,7 +31,7 @@ FRESH = 10
 COLUMNS = 64
 
 #: EM stops where the cells move by less than EM_TOL of their spread, or after EM_STEPS steps.
-EM_TOL, EM_STEPS = 1e-4, 500
+EM_TOL, EM_STEPS = 1e-3, 100
 
 #: "cv" tries up to so many components by default: each takes an EM for each fold.
 MOST = 10
@@ -41,18 +41,18 @@ def parallel(
     X: Any,
     center: Array | None,
     energy: float,
-    solve: Callable[[int], SubspaceResult],
+    values: Callable[[int], Array],
     *,
     seed: int,
     n_permutations: int = 100,
     quantile: float = 0.95,
-) -> tuple[Selection, SubspaceResult]:
+) -> Selection:
     """``theta_k > quantile of theta_k(X with every column permuted on its own)``, k = 1, 2, ...
 
     Parallel analysis (Horn 1965) by permutation (Buja and Eyuboglu 1992). X is an array or a sparse
-    matrix, ``center`` is subtracted from its rows, ``energy`` is ``||X - 1 c^T||_F^2`` and ``solve(s)``
-    returns its s leading components. Twice as many are computed until one is not above its quantile: by
-    one permutation first, then by all.
+    matrix, ``center`` is subtracted from its rows, ``energy`` is ``||X - 1 c^T||_F^2`` and ``values(s)``
+    returns its s leading eigenvalues theta. Twice as many are asked for until one is not above its
+    quantile: by one permutation first, then by all.
     """
     N, d = X.shape
     limit, count, passes = min(N - (center is not None), d), 1, 0
@@ -60,8 +60,7 @@ def parallel(
     unit = 1.0 if sp.issparse(X) else float(power_of_two((energy / (N * d)) ** 0.5))
     s = min(FIRST, limit)
     while True:
-        result = solve(s)
-        observed = to_numpy(result.ritz.theta[:s]).astype(float)
+        observed = to_numpy(values(s)).astype(float)
         with phase("permutations"):
             tables = islice(permuted(X, center, unit, np.random.default_rng(seed)), count)
             null, read = leading_values(tables, s, energy / unit**2, seed)
@@ -71,7 +70,7 @@ def parallel(
             s = min(2 * s, limit)
         elif count == n_permutations:
             scale = 1 / (N - 1)
-            return above("parallel", scale * observed, scale * threshold, passes), result
+            return above("parallel", scale * observed, scale * threshold, passes)
         else:
             count = n_permutations
 
