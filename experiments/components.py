@@ -1,8 +1,8 @@
 """How often each method finds the true number of components.
 
-``python -m experiments.components [--repeats 20] [--out results]`` draws tables with three spikes above
-unit noise, asks every method of :func:`dualpca.n_components`, and :class:`dualpca.RobustPCA` where rows are
-ruined, and writes ``components.md``.
+``python -m experiments.components [--repeats 20] [--out results]`` draws tables with three spikes
+above unit noise, asks every method of :func:`dualpca.n_components`, and :class:`dualpca.RobustPCA` where
+rows are ruined, and writes ``components.md``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dualpca.linear.selection import METHODS
 SHAPES = {"tall": (300, 20), "square": (60, 60), "wide": (40, 160)}
 
 #: A spike is ``1 + strength sqrt(d / N)``; strength 1 is the least that leaves a trace in the spectrum.
-STRENGTHS = (12.0, 7.0, 4.0)
+STRENGTHS = (20.0, 12.0, 7.0)
 
 #: The degrees of freedom of heavy-tailed cells, the share of ruined rows, and their distance in noise.
 DF, RUINED, AWAY = 4, 0.15, 6.0

@@ -11,6 +11,7 @@ from ._outlier_map import OutlierMapDisplay, WeightsDisplay
 from ._reconstruction import ReconstructionDisplay
 from ._scores import BiplotDisplay, ScoresDisplay
 from ._scree import ScreeDisplay
+from ._selection import SelectionDisplay
 
 __all__ = [
     "BiplotDisplay",
@@ -19,5 +20,6 @@ __all__ = [
     "ReconstructionDisplay",
     "ScoresDisplay",
     "ScreeDisplay",
+    "SelectionDisplay",
     "WeightsDisplay",
 ]
