@@ -21,6 +21,7 @@ from dualpca import (
     RobustKernelPCA,
     RobustPCA,
     SparsePCA,
+    n_components,
 )
 from dualpca.linalg import to_numpy
 from dualpca.plots import (
@@ -30,6 +31,7 @@ from dualpca.plots import (
     ReconstructionDisplay,
     ScoresDisplay,
     ScreeDisplay,
+    SelectionDisplay,
     WeightsDisplay,
 )
 
@@ -1059,3 +1061,31 @@ def test_a_legend_among_many_points_covers_none_of_them():
     display.figure_.draw_without_rendering()
     box, inside = display.ax_.get_legend().get_window_extent(), display.ax_.get_window_extent()
     assert box.y0 >= inside.y1
+
+
+@pytest.mark.parametrize("method", ["broken-stick", "gcv", "profile"])
+def test_selection_draws_what_the_method_computed(method):
+    """The statistic, the threshold where there is one, and the number; from models and selections."""
+    fit = PCA(method).fit(rows(bad=0))
+    chosen = fit.selection_
+    for display in (
+        SelectionDisplay.from_estimator(fit),
+        SelectionDisplay.from_selection(n_components(rows(bad=0), method)),
+    ):
+        assert_array_equal(display.line_.get_xdata(), chosen.numbers)
+        assert_allclose(display.line_.get_ydata(), chosen.statistic)
+        assert set(display.number_line_.get_xdata()) == {fit.n_components_}
+        if chosen.threshold is None:
+            assert display.threshold_line_ is None
+        else:
+            assert_allclose(display.threshold_line_.get_ydata(), chosen.threshold)
+
+
+def test_selection_refuses_models_that_chose_nothing():
+    for wrong in (PCA(2).fit(rows()), fitted()):
+        with pytest.raises(TypeError, match=r"selection is a NoneType; give dualpca\.n_components"):
+            SelectionDisplay.from_estimator(wrong)
+    with pytest.raises(TypeError, match="has no selection_"):
+        SelectionDisplay.from_estimator(KernelPCA(2).fit(rows()))
+    with pytest.raises(TypeError, match="selection is a int"):
+        SelectionDisplay.from_selection(3)

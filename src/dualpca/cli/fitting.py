@@ -206,10 +206,11 @@ def _components(options: FitOptions) -> int | float | str | None:
     if text == "outliers" and robust:
         return text
     if text in CHOICES:
-        if method in (Method.plain, Method.robust):
+        takers = [Method.plain] if text == "mle" else [Method.plain, Method.robust]
+        if method in takers:
             return text
         raise RefusedError(
-            f"--components {text} is for --method plain or robust; --method is {method}"
+            f"--components {text} is for --method {' or '.join(takers)}; --method is {method}"
         )
     n = _number("--components", text, "5, 0.9, auto or parallel")
     if not (n >= 1 if isinstance(n, int) else 0 < n < 1):

@@ -23,6 +23,9 @@ from .selection import Selection, above, most_left_out
 #: differ, and they vary by more than 1e-3 from one permutation to the next in tables of 10^7 cells.
 TOL = 1e-3
 
+#: Variances of permuted tables are rounded by less; that of a single column is the same in all of them.
+ROUNDING = 1e-5
+
 #: Columns are permuted anew for every so many tables. Those between shift each column by a random number
 #: of rows, which leaves the permutations of one table independent and uniform, and is copied as a whole.
 FRESH = 10
@@ -65,7 +68,7 @@ def parallel(
             tables = islice(permuted(X, center, unit, np.random.default_rng(seed)), count)
             null, read = leading_values(tables, s, energy / unit**2, seed)
         passes += read
-        threshold = unit**2 * np.quantile(null, quantile, axis=0)
+        threshold = (1 + ROUNDING) * unit**2 * np.quantile(null, quantile, axis=0)
         if s < limit and (observed > threshold).all():
             s = min(2 * s, limit)
         elif count == n_permutations:

@@ -95,7 +95,8 @@ def scree(
     if limits is not None:
         at = list(range(1, len(limits) + 1))
         line = _trace("scatter", "threshold %{x}: %{y:.1%}", "threshold", x=at, y=rounded(limits))
-        traces.append({**line, "name": "threshold", "mode": "lines", "line": {"dash": "dot"}})
+        traces.append({**line, "name": "threshold", "mode": "lines"})
+        traces[-1]["line"] = {"color": "--ink", "dash": "dot"}
     ticks = {"dtick": 1} if n <= 15 else {}
     shares_axis = {"title": "share of variance", "tickformat": ".0%", "range": [0, 1.05]}
     return figure(traces, {"title": "component", **ticks}, shares_axis, barmode="group")
