@@ -1,6 +1,6 @@
 """How often each method finds the true number of components.
 
-``python -m experiments.components [--repeats 20] [--out results]`` draws tables with three spikes
+``python -m experiments.components [--repeats 20] [--cv-repeats 5] [--out results]`` draws tables with three spikes
 above unit noise, asks every method of :func:`dualpca.n_components`, and :class:`dualpca.RobustPCA` where
 rows are ruined, and writes ``components.md``.
 """
@@ -50,7 +50,7 @@ def number(X: np.ndarray, method: str, robust: bool) -> int:
         return dualpca.n_components(X, method, random_state=0).n_components
 
 
-def cells(repeats: int) -> list[tuple[str, str, dict[str, str]]]:
+def cells(repeats: int, cv_repeats: int) -> list[tuple[str, str, dict[str, str]]]:
     """Return for each kind of data and shape how often each method was right, and its mean number."""
     rows = []
     for kind, robust in (
@@ -65,7 +65,8 @@ def cells(repeats: int) -> list[tuple[str, str, dict[str, str]]]:
                 if method == "mle" and (robust or shape[0] < shape[1]):
                     found[method] = "-"
                     continue
-                rngs = (np.random.default_rng([seed, *shape]) for seed in range(repeats))
+                count = cv_repeats if method == "cv" else repeats
+                rngs = (np.random.default_rng([seed, *shape]) for seed in range(count))
                 n = np.array([number(table(shape, kind, rng), method, robust) for rng in rngs])
                 right = np.mean(n == len(STRENGTHS))
                 found[method] = f"{right:.0%} ({n.mean():.1f})".replace("%", " %")
@@ -79,10 +80,11 @@ def main() -> None:
     """Write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--cv-repeats", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path("results"))
     options = parser.parse_args()
     lines = ["| data | shape | " + " | ".join(METHODS) + " |", "|---" * (len(METHODS) + 2) + "|"]
-    for kind, shape, found in cells(options.repeats):
+    for kind, shape, found in cells(options.repeats, options.cv_repeats):
         lines.append(f"| {kind} | {shape} | " + " | ".join(found[m] for m in METHODS) + " |")
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "components.md").write_text("\n".join(lines) + "\n", encoding="utf-8")

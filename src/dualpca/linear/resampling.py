@@ -55,47 +55,43 @@ def parallel(
     Parallel analysis (Horn 1965) by permutation (Buja and Eyuboglu 1992). X is an array or a sparse
     matrix, ``center`` is subtracted from its rows, ``energy`` is ``||X - 1 c^T||_F^2`` and ``values(s)``
     returns its s leading eigenvalues theta. Twice as many are asked for until one is not above its
-    quantile: by one permutation first, then by all.
+    quantile; the first permutation may tell.
     """
     N, d = X.shape
-    limit, count, passes = min(N - (center is not None), d), 1, 0
+    limit, passes = min(N - (center is not None), d), 0
     # Dense tables are near 1, where float32 squares are safe.
     unit = 1.0 if sp.issparse(X) else float(power_of_two((energy / (N * d)) ** 0.5))
     s = min(FIRST, limit)
     while True:
-        observed = to_numpy(values(s)).astype(float)
+        observed, null = to_numpy(values(s)).astype(float), []
+        tables = islice(permuted(X, center, unit, np.random.default_rng(seed)), n_permutations)
         with phase("permutations"):
-            tables = islice(permuted(X, center, unit, np.random.default_rng(seed)), count)
-            null, read = leading_values(tables, s, energy / unit**2, seed)
-        passes += read
-        threshold = (1 + ROUNDING) * unit**2 * np.quantile(null, quantile, axis=0)
-        if s < limit and (observed > threshold).all():
-            s = min(2 * s, limit)
-        elif count == n_permutations:
-            scale = 1 / (N - 1)
-            return above("parallel", scale * observed, scale * threshold, passes)
-        else:
-            count = n_permutations
+            for theta, read in leading_values(tables, s, energy / unit**2, seed):
+                null.append((1 + ROUNDING) * unit**2 * theta)
+                passes += read
+                if stopped() or (len(null) == 1 and s < limit and (observed > null[0]).all()):
+                    break
+        threshold = np.quantile(null, quantile, axis=0)
+        if stopped() or s == limit or not (observed > threshold).all():
+            return above("parallel", observed / (N - 1), threshold / (N - 1), passes)
+        s = min(2 * s, limit)
 
 
 def leading_values(
     tables: Iterator[Operator], s: int, energy: float, seed: int
-) -> tuple[np.ndarray, int]:
-    """Return the s leading eigenvalues of ``X^T X`` of each table, all of one energy, and all passes.
+) -> Iterator[tuple[np.ndarray, int]]:
+    """Yield the s leading eigenvalues of ``X^T X`` of each table, all of one energy, and its passes.
 
     The axes of a table are the start for the next one: where columns have different variances, those
     of large variance carry the leading axes of every permutation.
     """
-    values, start, passes = [], None, 0
+    start: Array | None = None
     given: dict[str, Any] = {"tol": TOL, "energy": energy}
     for X in tables:
         name, _ = choose(X, s, dense=not X.sparse, **given)
         result = SPECTRAL[name](X, s, seed=seed, start=start, **given)
-        start, passes = result.ritz.V, passes + X.passes
-        values.append(to_numpy(result.ritz.theta).astype(float))
-        if stopped():
-            break
-    return np.array(values), passes
+        start = result.ritz.V
+        yield to_numpy(result.ritz.theta).astype(float), X.passes
 
 
 def permuted(
