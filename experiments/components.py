@@ -1,8 +1,8 @@
 """How often each method finds the true number of components.
 
 ``python -m experiments.components [--repeats 20] [--cv-repeats 5] [--out results]`` draws tables with
-three spikes above unit noise, asks every method of :func:`dualpca.n_components`, and :class:`dualpca.RobustPCA` where
-rows are ruined, and writes ``components.md``.
+three spikes above unit noise, asks every method of :func:`dualpca.n_components`, and
+:class:`dualpca.RobustPCA` where rows are ruined, and writes ``components.md``.
 """
 
 from __future__ import annotations
