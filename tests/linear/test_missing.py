@@ -139,8 +139,11 @@ def test_noise_is_that_of_the_complete_table():
 def test_gcv_is_its_formula_and_finds_the_rank():
     X, _ = table(7, n=200, share=0.1)
     operator, mean, observed = as_operator(X), np.nanmean(X, axis=0), int((~np.isnan(X)).sum())
-    values = gcv(operator, mean, observed, 8, shrink=True, tol=1e-8)
-    assert min(values, key=values.get) == 3
+    chosen, best = gcv(operator, mean, observed, shrink=True, tol=1e-8)
+    values = chosen.statistic
+    assert chosen.n_components == best.pca.s == 3
+    model = PCA("gcv", missing="shrink").fit(X)
+    assert model.n_components_ == model.selection_.n_components == 3
     (n, d), q = X.shape, 3
     fit = fit_missing(operator, q, mean, shrink=True, tol=1e-10)
     c, V, _ = turns(X, q, True)

@@ -215,34 +215,36 @@ def test_the_axes_of_a_table_start_the_next(monkeypatch):
 def test_cross_validation_of_cells(shape, center):
     X = spiked(shape, 1, mean=1.0)
     N, d = shape
-    given = {"n_folds": 5, "max_components": 3, "random_state": 0}
-    found = dualpca.n_components(X, "cv", center=center, **given)
+    given = {"n_folds": 5, "max_components": 2, "random_state": 0}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(resampling, "EM_TOL", 1e-9)
+        found = dualpca.n_components(X, "cv", center=center, **given)
     seed = int(np.random.RandomState(0).randint(np.iinfo(np.int32).max))
     folds = np.add.outer(np.arange(N), np.arange(d)) % 5
     folds = np.random.default_rng(seed).permuted(folds, axis=0)
     for column in folds.T:
         assert max(Counter(column).values()) <= -(-N // 5)
-    errors = np.zeros(4)
+    errors = np.zeros(3)
     for fold in range(5):
         mask, Y = folds == fold, X.copy()
         for j in range(d):
             Y[mask[:, j], j] = X[~mask[:, j], j].mean() if center else 0.0
-        for q in range(4):
+        for q in range(3):
             Y = filled(Y, mask, q, center)
             errors[q] += float(((Y - X)[mask] ** 2).sum())
-    assert_allclose(found.statistic, errors / (N * d), rtol=1e-6)
+    assert_allclose(found.statistic, errors / (N * d), rtol=1e-5)
     assert found.n_components == int(np.argmin(errors))
 
 
 def filled(Y, mask, q, center):
-    """Masked cells by q components of LAPACK, again and again until they nearly stand still."""
+    """Masked cells by q components of LAPACK, again and again until they stand still."""
     Y, spread = Y.copy(), np.sqrt(np.mean((Y - Y.mean(axis=0)) ** 2))
-    for _ in range(resampling.EM_STEPS if q else 0):
+    for _ in range(5000 if q else 0):
         mean = Y.mean(axis=0) if center else np.zeros(Y.shape[1])
         U, s, Vt = np.linalg.svd(Y - mean, full_matrices=False)
         moved = (mean + (U[:, :q] * s[:q]) @ Vt[:q] - Y)[mask]
         Y[mask] += moved
-        if np.sqrt(np.mean(moved**2)) <= resampling.EM_TOL * spread:
+        if np.sqrt(np.mean(moved**2)) <= 1e-10 * spread:
             break
     return Y
 

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from ..linalg import asarray_like, namespace, to_numpy
 from ..linear.decomposition import Decomposition
-from ..linear.missing import Completed, Completion, fit_missing
+from ..linear.missing import Completed, Completion, fit_missing, gcv
 from ..operators import Operator, as_operator
 from ..operators.block_ops import GRAM_FACTOR, block_rows, dense
 from ..operators.views import check_energy
@@ -55,40 +55,39 @@ def decompose_incomplete(
     """Return the components of a PCA with ``missing=`` of rows with holes."""
     operator, (N, d), s = as_operator(X), X.shape, model.n_components
     weights, observed = checked_weights(sample_weight, operator), int(summary.counted.sum())
-    if not isinstance(s, Integral):
+    if not (isinstance(s, Integral) or s == "gcv"):
         raise ValueError(
-            f"n_components={s!r} needs a complete table; give a number with missing={model.missing!r}"
+            f"n_components={s!r} needs a complete table; give a number, or 'gcv', with "
+            f"missing={model.missing!r}"
         )
     if model.formulation is not None or model.solver not in ("auto", "gram"):
         raise ValueError(
             f"X has missing cells, and missing={model.missing!r} takes solver='gram' in turns; leave "
             f"solver={model.solver!r} and formulation={model.formulation!r} out"
         )
-    if s > min(N - 2, d - 1):
+    given = isinstance(s, Integral)
+    if given and s > min(N - 2, d - 1):
         raise ValueError(
             f"n_components={s} must be between 1 and {min(N - 2, d - 1)} for {N} rows and {d} columns "
             "with missing cells, as the noise beside the components is needed; ask for fewer"
         )
-    if model.missing == "em" and s * (N + d - s - 1) >= observed - d:
+    if given and model.missing == "em" and s * (N + d - s - 1) >= observed - d:
         raise ValueError(
             f"{observed} cells of X are there, too few for n_components={s} of {N} rows and {d} columns "
             "by least squares; use missing='shrink', or fewer components"
         )
-    fit = fit_missing(
-        operator,
-        int(s),
-        summary.mean if model.center else 0 * summary.mean,
-        shrink=model.missing == "shrink",
-        weights=weights,
-        center=model.center,
-        tol=model.tol,
-        max_iter=model.max_iter,
-        seed=seed(model.random_state),
-    )
+    options = {name: getattr(model, name) for name in ("center", "tol", "max_iter")}
+    options |= {"weights": weights, "seed": seed(model.random_state)}
+    options["shrink"] = model.missing == "shrink"
+    mean, chosen = summary.mean if model.center else 0 * summary.mean, None
+    if given:
+        fit = fit_missing(operator, int(s), mean, **options)
+    else:
+        chosen, fit = gcv(operator, mean, observed, **options)
     warn_above(fit.change, model.tol, "completing X", model.max_iter)
     share = summary.missing.sum() / (N * d)
     why = f"gram: {share:.1%} of the cells are missing, {fit.iterations} turns of completing them"
-    return fit.decomposition(operator, observed, why)
+    return fit.decomposition(operator, observed, why, chosen)
 
 
 class HolesMixin:

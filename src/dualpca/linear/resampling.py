@@ -15,8 +15,8 @@ from ..linalg import Array, namespace, power_of_two, to_numpy
 from ..operators import Centered, Operator, as_operator
 from ..progress import phase, stopped
 from ..solvers.spectral import SPECTRAL
-from ..solvers.spectral.ritz import leading_eigenpairs
 from ..solvers.subspace import FIRST, choose
+from .missing import Completion, fit_missing
 from .selection import Selection, above, most_left_out
 
 #: The relative residual of leading values of permuted tables. Their errors are its square where values
@@ -33,8 +33,8 @@ FRESH = 10
 #: So many columns are centred at once.
 COLUMNS = 64
 
-#: EM stops where the cells move by less than EM_TOL of their spread, or after EM_STEPS steps.
-EM_TOL, EM_STEPS = 1e-3, 100
+#: The components of left-out cells change by less than this at the end.
+EM_TOL = 1e-3
 
 #: "cv" tries up to so many components by default: each takes an EM for each fold.
 MOST = 10
@@ -151,28 +151,19 @@ def cross_validated(
     errors = np.zeros(most + 1)
     with phase("cross-validation"):
         for fold in range(n_folds):
-            mask = folds == fold
-            filled = np.where(mask, np.nan, X)
-            mean = np.nanmean(filled, axis=0) if center else np.zeros(d)
-            filled = np.where(mask, mean, X)
-            errors[0] += np.sum((filled - X) ** 2)
+            table = np.where(folds == fold, np.nan, X)
+            mean = np.nanmean(table, axis=0) if center else np.zeros(d)
+            errors[0] += np.sum((np.where(np.isnan(table), mean, X) - X) ** 2)
+            model: Completion | None = None
             for q in range(1, most + 1):
-                filled = _em_fill(filled, mask, q, center)
-                errors[q] += np.sum((filled - X) ** 2)
+                model = fit_missing(
+                    as_operator(table),
+                    q,
+                    mean,
+                    shrink=False,
+                    center=center,
+                    tol=EM_TOL,
+                    start=model,
+                ).model
+                errors[q] += np.sum((model(table) - X) ** 2)
     return Selection("cv", int(np.argmin(errors)), np.arange(most + 1), errors / (N * d))
-
-
-def _em_fill(X: np.ndarray, mask: np.ndarray, q: int, center: bool = True) -> np.ndarray:
-    """Return X with the cells of the mask from q components, which EM fits from their present values."""
-    limit, X = EM_TOL * np.std(X - X.mean(axis=0)) * mask.sum() ** 0.5, X.copy()
-    for _ in range(EM_STEPS):
-        mean = X.mean(axis=0) if center else np.zeros(X.shape[1])
-        R = X - mean
-        wide = R.shape[1] > R.shape[0]
-        V = leading_eigenpairs(R @ R.T if wide else R.T @ R, q)[1][:, :q]
-        fitted = (V @ (V.T @ R) if wide else (R @ V) @ V.T) + mean
-        move = fitted[mask] - X[mask]
-        X[mask] = fitted[mask]
-        if np.linalg.norm(move) <= limit:
-            break
-    return X
