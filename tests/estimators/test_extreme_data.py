@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from dualpca import PCA, KernelPCA, RobustKernelPCA, SparsePCA, as_operator
-from dualpca.linear.decomposition import minka_dimension
+from dualpca.linear.selection import Spectrum, minka
 from dualpca.operators import centered
 from dualpca.operators.centering import Shifted, subtract_from_sparse
 
@@ -167,7 +167,7 @@ def test_direct_solvers_tell_of_a_residual_above_tol():
 def test_the_number_of_components_by_mle_has_no_unit():
     X = gaussian(200, 8) * [9, 8, 7, 1, 1, 1, 1, 1]
     assert {PCA("mle").fit(X * c).n_components_ for c in (1.0, 1e-9, 1e-60, 1e60)} == {3}
-    assert minka_dimension(np.zeros(4), 10) == 1
+    assert minka(Spectrum(np.zeros(4), 10, 9, 4)).n_components == 1
 
 
 @pytest.mark.parametrize("estimator", [KernelPCA, RobustKernelPCA])

@@ -77,6 +77,13 @@ def least(f, t):
 
 # Row functions.
 
+
+def tanh_loss(z):
+    """rho of cellPCA, with b = 1.5 and c = 4."""
+    far = 3.7622127 - 1.540793 / 0.8622731 * np.log(np.cosh(0.8622731 * (4 - z)))
+    return np.where(z <= 1.5, z**2 / 2, np.where(z <= 4, far, 3.7622127))
+
+
 RHO = {
     "L1": lambda r, c: r,
     "PowerLoss": lambda r, c: np.sqrt(r),  # p = 1/2
@@ -86,6 +93,7 @@ RHO = {
     "GemanMcClure": lambda r, c: c**2 * r**2 / (c**2 + r**2),
     "Welsch": lambda r, c: c**2 * (1 - np.exp(-((r / c) ** 2))),
     "Tukey": lambda r, c: c**2 / 3 * (1 - (1 - np.minimum(r / c, 1) ** 2) ** 3),
+    "Tanh": lambda r, c: 2 * c**2 * tanh_loss(r / c),
 }
 
 
