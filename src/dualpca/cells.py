@@ -87,9 +87,9 @@ def flagged_cells(fitted: FittedModel, X: Any) -> Cells:
 def cell_map(fitted: FittedModel, X: Any = None, lines: int = 60, columns: int = 60) -> CellMap:
     """Return a map of at most so many lines and columns, of rows X or of the training rows.
 
-    Rows are in the order of the root mean square of their residuals. Where there are more than lines, the
-    worst have lines of their own, half of them, and the others share the rest. The values of training rows
-    are not known, NaN, and where residuals are kept of flagged cells alone the others are 0.
+    Rows are in the order of the root mean square of their residuals. Where there are more than lines,
+    the worst have lines of their own, half of them, and the others share the rest. The values of training
+    rows are not known, NaN, and where residuals are kept of flagged cells alone the others are 0.
     """
     sizes = np.concatenate([_sizes(fit.residuals) for _, _, fit in _source(fitted, X)])
     n, d = len(sizes), fitted.n_features

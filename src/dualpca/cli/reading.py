@@ -114,8 +114,8 @@ def without_mostly_equal(table: Table, quiet: bool, completes: bool) -> Table:
     X, names = table.X, table.names
     if not isinstance(X, np.ndarray) or names is None:
         return table
-    hole, off = np.isnan(X), np.nanmedian(X, axis=0) - X
-    same = (off == 0) | (hole & (not completes))
+    hole, same = np.isnan(X), np.equal(X, np.nanmedian(X, axis=0))
+    same |= hole & (not completes)
     few = same.sum(axis=0) > 0.5 * (len(X) - hole.sum(axis=0) * completes)
     if not few.any() or few.sum() > X.shape[1] - 2:
         return table
