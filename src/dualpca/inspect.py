@@ -212,7 +212,8 @@ class FittedModel:
         centred = getattr(model, "center", None) is not None
         options: dict[str, Any] = {"center": centred, "random_state": 0}
         n = min(self.n_components, Z.shape[0] if hasattr(Z, "shape") else len(Z))
-        plain: Any = PCA(n, **options)
+        holes = getattr(model, "_takes_holes", False)
+        plain: Any = PCA(n, missing="em" if holes else "error", **options)
         if getattr(model, "approximation", None) is not None:
             Z = feature_operator(model.features_, as_operator(_host(Z)))
         elif hasattr(model, "kernel"):

@@ -143,7 +143,8 @@ class CellMapDisplay(base.Display):
                 y, x = np.nonzero((sign * np.nan_to_num(Z) > self.cutoff) & alone)
                 size = {"s": (0.7 * room) ** 2, "linewidths": 0.8, "color": "black"}
                 self.marks_.append(ax.scatter(x + 0.5, y + 0.5, marker=mark, **size))
-        ax.axhline(np.sum(np.diff(self.cells.edges) == 1), color=base.ink(), linewidth=0.8)
+        shared = np.flatnonzero(np.diff(self.cells.edges) > 1)[:1]
+        ax.hlines(shared, 0, d, colors=base.ink(), linewidth=0.8)
         ax.set(xlim=(0, d), ylim=(n, 0))
         for axis, names in ((ax.xaxis, self.group_names()), (ax.yaxis, self.line_names())):
             step = -(-len(names) // 30)  # as many names as can be read
