@@ -42,8 +42,8 @@ def report(
     """Return a self-contained, interactive HTML page about a fitted model.
 
     It begins with what was found, the worst rows and why, and what to do next. Then it shows scree,
-    scores, the outlier map with the variables behind each row, the map of single cells, loadings, reconstructions of pictures,
-    and the convergence. Any browser opens it without a network.
+    scores, the outlier map with the variables behind each row, the map of cells for ``cells=True``,
+    loadings, reconstructions of pictures, and the convergence. Any browser opens it without a network.
 
     The page names the date; the environment variable SOURCE_DATE_EPOCH, in seconds since 1970, sets it.
     All else is the same for the same model and data.

@@ -76,9 +76,10 @@ def _words(fitted: FittedModel, found: Cells, names: dict[int, str], rows: Rows)
 
 def _hint(fitted: FittedModel, lines: int, single: int) -> str:
     text = (
-        "Orange cells are above what the other cells of the row make likely, blue ones below, in scales of "
-        f"the residuals of their column; beyond {fitted.estimator.cell_cutoff_:.3g} they are flagged, as 1 % "
-        "of good cells are. Grey cells are missing. Rows are sorted by the root mean square of their cells. "
+        "Orange cells are above what the other cells of the row make likely, blue ones below, in scales "
+        f"of the residuals of their column; beyond {fitted.estimator.cell_cutoff_:.3g} they are flagged, "
+        "as 1 % of good cells are. Grey cells are missing. Rows are sorted by the root mean square of "
+        "their residuals. "
     )
     if single < lines:
         text += "Below the line each cell is the one farthest off in a block of rows. "

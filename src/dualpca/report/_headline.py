@@ -103,8 +103,8 @@ def _about_flagged(fitted: FittedModel, rows: Rows, worst: list[int]) -> list[st
     steps = []
     if fitted.has_cells:
         steps.append(
-            "Look at the single cells below the cell map, the worst first: correct what is wrong, and fit "
-            "again."
+            "Look at the single cells below the cell map, the worst first: correct what is wrong, and "
+            "fit again."
         )
     if not rows.n_flagged:
         fine = "No row needs a look; plain PCA would find nearly the same components."
