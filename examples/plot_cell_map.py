@@ -16,7 +16,7 @@ from dualpca.plots import CellMapDisplay
 
 X = load_wine(as_frame=True).data
 X.iloc[40, 5] *= 10  # a decimal point is missing
-X.iloc[90, 1:4] = np.nan
+X.iloc[40, 8:10] = np.nan
 X.iloc[7] = X.iloc[7].to_numpy()[::-1]  # a row in the wrong order
 
 # %%

@@ -98,6 +98,25 @@ def test_a_block_is_its_cell_farthest_off(model, lines, columns, given):
                 assert cell[2] == X[cell[0], cell[1]]
 
 
+def test_flagged_cells_alone_make_a_map(monkeypatch):
+    """Beyond many cells a model keeps the residuals of flagged ones."""
+    X, _ = messy()
+    estimator = RobustPCA(2, cells=True, random_state=0)
+    whole = cell_map(estimator.fit(X / UNITS), lines=12, columns=5).cells
+    monkeypatch.setattr("dualpca.estimators._missing.KEPT_CELLS", 100)
+    kept = cell_map(estimator.fit(X / UNITS), lines=12, columns=5).cells
+    flagged = np.abs(whole.residual[:6]) > estimator.cell_cutoff_
+    assert flagged[:2].any()
+    assert_array_equal(kept.row[:2], whole.row[:2])
+    assert_allclose(kept.residual[:2][flagged[:2]], whole.residual[:2][flagged[:2]], rtol=1e-5)
+
+
+def test_models_of_rows_have_no_cells():
+    X = messy()[1]
+    with pytest.raises(ValueError, match="judges rows alone"):
+        flagged_cells(RobustPCA(2, random_state=0).fit(X), X)
+
+
 def test_holes_stay_for_the_estimator():
     X, _ = messy()
     for scaling in ("none", "standard", "robust"):

@@ -63,11 +63,43 @@ def _fits(fitted: FittedModel, X: Any) -> Iterator[tuple[slice, Any, CellFit]]:
             yield rows, block, fitted.cells(block)
 
 
-def flagged_cells(fitted: FittedModel, X: Any) -> Cells:
+def _opened(model: Any) -> FittedModel:
+    fitted = model if isinstance(model, FittedModel) else FittedModel(model)
+    if not fitted.has_cells:
+        raise ValueError(
+            f"model is a {fitted.name} that judges rows alone; give a fitted RobustPCA(cells=True)"
+        )
+    return fitted
+
+
+def flagged_cells(model: Any, X: Any) -> Cells:
     """Return the flagged cells of rows, the farthest off first.
 
     Those of a row that is flagged because it is bad as a whole are left out: all of it is wrong.
+
+    Parameters
+    ----------
+    model : fitted RobustPCA with ``cells=True``, or Pipeline that ends in one
+    X : array, data frame, file or dask array of shape (n_samples, n_features)
+
+    Returns
+    -------
+    cells : Cells
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca import RobustPCA
+    >>> from dualpca.cells import flagged_cells
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((200, 2)) @ rng.standard_normal((2, 10))
+    >>> X += 0.1 * rng.standard_normal(X.shape)
+    >>> X[7, 3] = 20
+    >>> cells = flagged_cells(RobustPCA(2, cells=True, random_state=0).fit(X), X)
+    >>> int(cells.row[0]), int(cells.variable[0]), float(cells.value[0])
+    (7, 3, 20.0)
     """
+    fitted = _opened(model)
     parts = [Cells(*(np.zeros(0, dtype=kind) for kind in (int, int, float, float, float)))]
     for rows, block, fit in _fits(fitted, X):
         wrong = np.abs(fit.residuals) > fitted.estimator.cell_cutoff_  # a hole, NaN, is not
@@ -84,13 +116,14 @@ def flagged_cells(fitted: FittedModel, X: Any) -> Cells:
     return Cells(*(column[order] for column in found))
 
 
-def cell_map(fitted: FittedModel, X: Any = None, lines: int = 60, columns: int = 60) -> CellMap:
+def cell_map(model: Any, X: Any = None, lines: int = 60, columns: int = 60) -> CellMap:
     """Return a map of at most so many lines and columns, of rows X or of the training rows.
 
     Rows are in the order of the root mean square of their residuals. Where there are more than lines,
     the worst have lines of their own, half of them, and the others share the rest. The values of training
     rows are not known, NaN, and where residuals are kept of flagged cells alone the others are 0.
     """
+    fitted = _opened(model)
     sizes = np.concatenate([_sizes(fit.residuals) for _, _, fit in _source(fitted, X)])
     n, d = len(sizes), fitted.n_features
     order, alone = np.argsort(-sizes, kind="stable"), min(n, lines // 2)

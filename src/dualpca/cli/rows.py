@@ -143,7 +143,7 @@ def outliers(
         told |= {"limits": limits, "table": listing(columns)}
         if cells is not None:
             worst = listing({name: values[:CELLS] for name, values in cells.items()})
-            told |= {"flagged_cells": len(cells["row"]), "cells": worst}
+            told |= {"single_cells": len(cells["row"]), "cells": worst}
         print_json(told)
         return fitted.exit_code
     print_rows(columns, writer)
