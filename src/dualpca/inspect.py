@@ -20,7 +20,7 @@ from .linalg import namespace, to_numpy
 from .operators import Operator, as_operator, is_streamed
 from .robust.starts import DISAGREE
 
-__all__ = ["FittedModel", "Reason", "RowDistances", "sample_rows", "take_rows"]
+__all__ = ["CellFit", "FittedModel", "Reason", "RowDistances", "sample_rows", "take_rows"]
 
 #: The estimators whose models have components, variances and scores.
 ESTIMATORS = (PCA, RobustPCA, KernelPCA, RobustKernelPCA, SparsePCA)
@@ -53,6 +53,18 @@ class Reason(NamedTuple):
     share: float
 
 
+class CellFit(NamedTuple):
+    """What a model with ``cells=True`` makes of rows: of each cell, and of the rows as a whole.
+
+    ``residuals`` are in scales, NaN where a cell is missing, ``expected`` in the units of the data.
+    ``bad`` are rows too many of whose cells are wrong.
+    """
+
+    residuals: np.ndarray
+    expected: np.ndarray
+    bad: np.ndarray
+
+
 class FittedModel:
     """What a fitted estimator, alone or at the end of a pipeline, says about itself and about rows.
 
@@ -77,10 +89,11 @@ class FittedModel:
         The number of training rows, or None where the model does not store it.
     input_names : list of str or None
         The names of the columns that the model was fitted on, or None if they had none.
-    is_robust, is_linear, is_precomputed, is_invertible : bool
+    is_robust, is_linear, is_precomputed, is_invertible, has_cells, fills_holes : bool
         Whether the model measures and flags rows; whether components are directions of the features,
-        with loadings; whether columns are kernels with the training rows instead of features; and
-        whether rows can be reconstructed from scores.
+        with loadings; whether columns are kernels with the training rows instead of features; whether
+        rows can be reconstructed from scores; whether it judges single cells; and whether it takes rows
+        with missing cells.
 
     Examples
     --------
@@ -119,6 +132,9 @@ class FittedModel:
         self.is_linear = hasattr(self.estimator, "components_")
         self.is_precomputed = getattr(self.estimator, "kernel", None) == "precomputed"
         self.is_invertible = hasattr(steps[-1], "inverse_transform") and not self.is_precomputed
+        self.has_cells = bool(getattr(self.estimator, "cells", False))
+        filled = getattr(self.preprocessor, "fill_", None) is not None
+        self.fills_holes = filled or bool(getattr(self.estimator, "_takes_holes", False))
         if feature_names is not None:
             self.feature_names = [str(name) for name in feature_names]  # in place of those of fit
             width, n = self.n_features, len(self.feature_names)
@@ -196,7 +212,8 @@ class FittedModel:
         centred = getattr(model, "center", None) is not None
         options: dict[str, Any] = {"center": centred, "random_state": 0}
         n = min(self.n_components, Z.shape[0] if hasattr(Z, "shape") else len(Z))
-        plain: Any = PCA(n, **options)
+        holes = getattr(model, "_takes_holes", False)
+        plain: Any = PCA(n, missing="em" if holes else "error", **options)
         if getattr(model, "approximation", None) is not None:
             Z = feature_operator(model.features_, as_operator(_host(Z)))
         elif hasattr(model, "kernel"):
@@ -278,6 +295,14 @@ class FittedModel:
             ]
             for i, row in enumerate(top)
         ]
+
+    def cells(self, X: Any) -> CellFit:
+        """Return how far the cells of rows are from what is expected, and what is."""
+        Z = dense_cells(self.prepared(X))
+        fit, R, bad = self.estimator._completion().residuals(Z)
+        # In the precision of the data, in which cells are flagged.
+        residuals = (R / self.estimator.cell_scales_).astype(Z.dtype)
+        return CellFit(residuals, self.original(fit), bad)
 
     def is_training_kernel(self, X: Any) -> bool:
         """Whether X is the kernel matrix that the model was fitted on."""

@@ -203,6 +203,14 @@ def product(x, y):
     return float(x @ y)
 
 
+def test_robust_scores_of_cells_have_no_graph():
+    model = RobustPCA(2, cells=True, random_state=0).fit(
+        np.random.default_rng(0).normal(size=(60, 8))
+    )
+    with pytest.raises(ValueError, match=r"cells=True of RobustPCA .* no ONNX graph; export"):
+        to_onnx(model)
+
+
 def test_what_has_no_graph_is_refused(monkeypatch):
     X = rows(offset=9.0)
     with pytest.raises(TypeError, match="transform of PrincipalComponentPursuit has no ONNX graph"):

@@ -25,6 +25,7 @@ FRONTS = {
     "_arguments",
     "estimators",
     "inspect",
+    "cells",
     "control",
     "io",
     "__version__",
@@ -57,6 +58,7 @@ LAYERS = {
     "inspect": {*NUMERICS, *METHODS, "estimators", *FRONT_SKLEARN},
     "frames": {"inspect", "linalg", "operators"},
     "stability": {"frames", "inspect", "linalg", "progress", "_arguments", "_memory", "sklearn"},
+    "cells": {"inspect", "linalg", "operators"},
     "control": {"frames", "inspect", "linalg", "linear"},
     **dict.fromkeys(("io", "plots", "report"), FRONTS),
 }

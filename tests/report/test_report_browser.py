@@ -94,8 +94,18 @@ def files(tmp_path_factory):
         feature_names=[*HOSTILE, *variables[len(HOSTILE) :]],
         notes={name: name for name in HOSTILE},
     )
+    single = X.copy()
+    single[30, 4] += 20
+    single[30, 5] = np.nan
+    cells = write_report(
+        RobustPCA(3, cells=True, random_state=0).fit(single),
+        folder / "cells.html",
+        single,
+        row_names=[*names[:30], *HOSTILE[1:3], *names[32:]],
+        feature_names=[*variables[:4], HOSTILE[0], *variables[5:]],
+    )
     named = FittedModel(model, [*HOSTILE, *variables[len(HOSTILE) :]])
-    return {"plain": plain, "hostile": hostile, "model": named}
+    return {"plain": plain, "hostile": hostile, "cells": cells, "model": named}
 
 
 class Visits:
@@ -283,7 +293,7 @@ def test_figures_follow_the_colour_scheme(page):
     page.emulate_media(color_scheme="light")
 
 
-@pytest.mark.parametrize("name", ["plain", "hostile"])
+@pytest.mark.parametrize("name", ["plain", "hostile", "cells"])
 def test_a_phone_scrolls_down_only(visit, files, name):
     page = visit(files[name], viewport={"width": 360, "height": 700})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
@@ -551,3 +561,76 @@ def test_numbers_in_tables_are_at_the_right(page):
     assert len(sides) > 100
     assert set(sides) == {"right"}
     page.evaluate("document.querySelectorAll('details').forEach((e) => { e.open = false; })")
+
+
+def cell_place(page, row, column):
+    """The middle of a cell of the cell map, by the position of its row in the data, in the window."""
+    page.locator("#cells-plot").scroll_into_view_if_needed()
+    return page.evaluate(
+        """([row, column]) => {
+          const { cells } = JSON.parse(document.getElementById("data").textContent);
+          const { list, rows, first, width, sizes } = cells;
+          const y = sizes.findIndex((size, k) => size === 1 && rows[list[first + k * width][0]] === row);
+          const plot = document.getElementById("cells-plot"), { xaxis, yaxis } = plot._fullLayout;
+          const box = plot.getBoundingClientRect();
+          return [box.left + xaxis._offset + xaxis.d2p(column), box.top + yaxis._offset + yaxis.d2p(y)];
+        }""",
+        [row, column],
+    )
+
+
+@pytest.mark.parametrize("options", [{}, {"viewport": {"width": 360, "height": 700}}])
+def test_a_click_on_a_cell_shows_its_numbers(visit, files, options):
+    page = visit(files["cells"], **options)
+    panel = page.locator("#row")
+    page.mouse.move(*cell_place(page, 30, 4))
+    page.mouse.click(*cell_place(page, 30, 4))
+    panel.wait_for(state="visible")
+    assert page.locator("#row-title").inner_text() == f"Row {HOSTILE[1]}, {HOSTILE[0]}"
+    names, texts = (panel.locator(kind).all_inner_texts() for kind in ("dt", "dd"))
+    facts = dict(zip(names, texts, strict=True))
+    assert facts["Row in the data"] == "31"
+    assert facts["Column"] == HOSTILE[0]
+    assert 15 < float(facts["Value"]) - float(facts["Expected"]) < 25
+    assert facts["How far"].startswith("+")
+    assert facts["How far"].endswith("scales, flagged")
+    assert "Block" not in facts
+    page.keyboard.press("Escape")
+    panel.wait_for(state="hidden")
+    page.mouse.click(*cell_place(page, 30, 5))  # a hole
+    panel.wait_for(state="visible")
+    assert panel.locator("dd").all_inner_texts()[1:3] == ["variable 5", "missing"]
+    assert "How far" not in panel.inner_text()
+
+
+def test_cells_by_the_keyboard_and_their_rows(visit, files):
+    page = visit(files["cells"])
+    button = page.locator("button[data-cell]").first
+    assert button.inner_text() == HOSTILE[1]  # the worst first
+    button.focus()
+    page.keyboard.press("Enter")
+    assert page.locator("#row-title").inner_text() == f"Row {HOSTILE[1]}, {HOSTILE[0]}"
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.locator("#row-title").inner_text() == f"Row {HOSTILE[1]}"
+    assert "Orthogonal distance" in page.locator("#row").inner_text()
+    page.keyboard.press("Escape")
+    assert button.evaluate("(e) => e === document.activeElement")
+
+
+def test_the_cell_map_follows_the_colour_scheme(visit, files):
+    page = visit(files["cells"], color_scheme="light")
+    colours = (
+        "() => { const plot = document.getElementById('cells-plot');"
+        " return [plot.layout.plot_bgcolor, ...plot.data[0].colorscale.map((pair) => pair[1])]; }"
+    )
+    light = page.evaluate(colours)
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function(
+        "() => document.getElementById('cells-plot').layout.paper_bgcolor !== '#ffffff'"
+    )
+    dark = page.evaluate(colours)
+    assert all(c.startswith("#") for c in (*light, *dark))
+    assert all(a != b for a, b in zip(light, dark, strict=True))
+    z = page.evaluate("document.getElementById('cells-plot').data[0].z.flat().includes(null)")
+    assert z is True  # holes, behind which the grey is seen

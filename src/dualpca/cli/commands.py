@@ -42,7 +42,7 @@ def fit(
     The default is robust PCA; the model file has the name of DATA with the ending .dualpca and lies
     in the current folder.
     """
-    fitting.make_estimator(model)  # raises if the options are wrong
+    fitting.make_estimator(model, read.missing)  # raises if the options are wrong
     path = output or Path(reading.stem(data, "model") + reading.ENDING)
     check_free(path, flags.force)
     if scores is not None and scores.resolve() == path.resolve():
@@ -56,7 +56,9 @@ def fit(
         print_json({**facts(fitted), "model": path, "scores": scores})
         return fitted.exit_code
     print_summary(fitted)
-    if not flags.quiet and data != "-" and fitted.is_robust and fitted.estimator.outliers_.any():
+    known = facts(fitted)
+    found = known.get("flagged") or known.get("flagged_cells")
+    if not flags.quiet and data != "-" and found:
         words = f"{shlex.quote(str(path))} {reading.repeat_command(data, read)}"
         say(f"list them with: dualpca outliers {words}")
     say(f"model: {path}")

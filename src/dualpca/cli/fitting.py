@@ -40,6 +40,9 @@ METHODS: dict[Method, Any] = {
     Method.sparse: SparsePCA,
 }
 
+#: Options that are parameters of some estimators, which take their own default where they are None.
+OPTIONAL = ("rotation", "tol", "quantile", "flag", "kernel", "gamma", "approximation", "nonzero")
+
 
 class NotedModel(FittedModel):
     """A fitted model, the notes of its file, and the exit code: whether it reached ``--tol``."""
@@ -96,7 +99,7 @@ def open_or_fit(
     pixels: bool = False,
 ) -> tuple[NotedModel, Table | None]:
     """Return a model from its file with the rows of DATA, if given; or fit a model to a data file."""
-    make_estimator(options)  # raises if the options are wrong
+    make_estimator(options, read.missing)  # raises if the options are wrong
     if not is_model(source):
         if source.endswith(ENDING) or data is not None:
             open_model(source)  # raises the reason why it is no model
@@ -113,27 +116,29 @@ def fit_file(
     path: str, read: ReadOptions, options: FitOptions, quiet: bool, pixels: bool = False
 ) -> tuple[NotedModel, Table]:
     """Return the model of a file, with the notes that go into its own, and the rows of the file."""
-    table = open_table(path, read, quiet, pixels=pixels)
+    model = first = estimator = make_estimator(options, read.missing)
+    completes = getattr(estimator, "_takes_holes", False)
+    table = open_table(path, read, quiet, pixels=pixels, completes=completes)
     if options.method in (Method.robust, Method.robust_kernel) and not (read.keep or pixels):
-        table = without_mostly_equal(table, quiet)
+        table = without_mostly_equal(table, quiet, completes)
     X, impute = table.X, read.missing is Missing.impute
     if X.shape[0] < 2:
         raise TableError(f"{path} has one row of numbers; components need two at least")
-    model = first = estimator = make_estimator(options)
     with watching(quiet), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         scale = options.scale
         if scale is Scale.auto:
             scale = Scale.none if pixels or as_operator(X).sparse else Scale.robust
         if impute or scale != Scale.none:
-            missing = "impute" if impute else "refuse"
+            missing = "impute" if impute else "keep" if completes else "refuse"
             first = Preprocessor(str(scale), missing).fit(X)
             model = Pipeline([("preprocessor", first), ("model", estimator)])
             X = first.transform(X)
         if getattr(estimator, "approximation", None) == "nystroem":
             estimator.n_landmarks = min(estimator.n_landmarks, X.shape[0])
         if estimator.n_components is None:
-            variances = RobustPCA(random_state=options.seed).scree(X)
+            filled = Preprocessor(missing="impute").fit_transform(X) if completes else X
+            variances = RobustPCA(random_state=options.seed).scree(filled)
             estimator.n_components = components_for(variances, "auto", min(X.shape), X.shape[0])
         estimator.fit(X)
         if hasattr(estimator, "_calibrate"):  # limits for `dualpca monitor`
@@ -171,7 +176,7 @@ def fit_file(
     return NotedModel(model, notes, missed_tol), table
 
 
-def make_estimator(options: FitOptions) -> Any:
+def make_estimator(options: FitOptions, missing: Missing) -> Any:
     """Return the estimator of the options; refuse parameters out of range or of other methods.
 
     PCA and SparsePCA get their number of components later, if it is "auto".
@@ -180,22 +185,20 @@ def make_estimator(options: FitOptions) -> Any:
     given: dict[str, Any] = {"n_components": _components(options), "random_state": options.seed}
     if method is Method.kernel:
         given |= {"kernel": "rbf", "gamma": "median"}
-    for name in (
-        "rotation",
-        "tol",
-        "quantile",
-        "flag",
-        "kernel",
-        "gamma",
-        "approximation",
-        "nonzero",
-    ):
-        value = getattr(options, name)
+    completes = missing in (Missing.em, Missing.shrink)
+    if options.cells and (completes or missing is Missing.impute):
+        raise RefusedError(
+            f"--missing {missing} fills cells that --cells completes itself; leave it out, or give drop"
+        )
+    asked = {name: getattr(options, name) for name in OPTIONAL}
+    asked |= {"cells": options.cells or None, "missing": missing if completes else None}
+    for name, value in asked.items():
         parameter = "n_nonzero" if name == "nonzero" else name
         takers = [m for m, e in METHODS.items() if parameter in inspect.signature(e).parameters]
         if value is not None and method not in takers:
             right = " or ".join(takers)
-            raise RefusedError(f"--{name} is for --method {right}; --method is {method}")
+            words = f"--missing {missing}" if name == "missing" else f"--{name}"
+            raise RefusedError(f"{words} is for --method {right}; --method is {method}")
         if name == "nonzero" and value is not None:
             value = _number("--nonzero", value, "12 or 0.25")
         elif name == "gamma" and value not in (None, "median", "scale"):
@@ -211,7 +214,7 @@ def _components(options: FitOptions) -> int | float | str | None:
     text, method = options.components, options.method
     robust = method in (Method.robust, Method.robust_kernel)
     if text is None:
-        text = "outliers" if robust else "auto"
+        text = "outliers" if robust and not options.cells else "auto"
     if text == "auto":
         return {Method.plain: None, Method.sparse: None, Method.kernel: MOST}.get(method, "auto")
     if text == "outliers" and robust:

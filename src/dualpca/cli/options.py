@@ -15,7 +15,7 @@ import typer
 Scale = StrEnum("Scale", ["auto", "none", "standard", "robust"])
 Rotation = StrEnum("Rotation", ["varimax", "quartimax", "promax"])
 Flag = StrEnum("Flag", ["density", "orthogonal", "score"])
-Missing = StrEnum("Missing", ["refuse", "drop", "impute"])
+Missing = StrEnum("Missing", ["refuse", "drop", "impute", "em", "shrink"])
 Approximation = StrEnum("Approximation", ["none", "nystroem", "rff", "orf"])
 Precision = StrEnum("Precision", ["float32", "float64"])
 BadLines = StrEnum("BadLines", ["error", "skip"])
@@ -59,7 +59,9 @@ class ReadOptions:
     )
     label: str | None = _column(None, "A column of labels for the rows.")
     missing: Missing = _column(
-        Missing.refuse, "Missing cells: refuse them, drop their rows, or impute medians."
+        Missing.refuse,
+        "Missing cells: refuse them, drop their rows, impute medians, or, plain and robust, complete"
+        " them by the model: em, or shrink, which is steadier.",
     )
     na: list[str] | None = _column(None, "Text that is a missing cell, besides NA and the like.")
     format: str | None = _file(
@@ -105,6 +107,12 @@ class FitOptions:
     )
     rotation: Rotation | None = _model(
         None, "Plain, robust, sparse: turn the components, so that each has few large loadings."
+    )
+    cells: bool = _model(
+        False,
+        "Robust: single cells may be wrong or missing, and rows keep the others; `outliers` lists them."
+        " Components are auto by default.",
+        "--cells",
     )
     tol: float | None = _model(None, "The relative residual to reach.", min=0.0)
     quantile: float | None = _model(

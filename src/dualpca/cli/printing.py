@@ -88,6 +88,8 @@ def facts(fitted: NotedModel) -> dict[str, Any]:
     known |= {word: getattr(model, a) for word, a in ATTRIBUTES.items() if hasattr(model, a)}
     if fitted.is_robust:
         known |= {"flagged": int(model.outliers_.sum()), "rows": len(model.outliers_)}
+    if fitted.has_cells:
+        known["flagged_cells"] = int(model.cell_outliers_.sum())
     return {**fitted.notes, **known}
 
 
@@ -115,7 +117,8 @@ def print_summary(fitted: NotedModel) -> None:
     if len(shares) > COMPONENTS:
         say(f"  and {len(shares) - COMPONENTS} more, {total[-1]:.1%} together")
     if fitted.is_robust:
-        say(f"flagged: {known['flagged']:,} of {known['rows']:,} rows")
+        single = f", {counted(known['flagged_cells'], 'cell')}" if fitted.has_cells else ""
+        say(f"flagged: {known['flagged']:,} of {known['rows']:,} rows{single}")
     within = "within" if known["within_tol"] else "ABOVE"
     say(
         f"accuracy: residual {model.residual_:.1e}, {within} tol {model.tol:.0e}; "

@@ -24,23 +24,26 @@ def open_table(
     quiet: bool,
     model: Any = None,
     pixels: bool = False,
+    completes: bool = False,
 ) -> Table:
     """Return the rows of a file, with the columns of the model, a NotedModel, if there is one.
 
     Without a model, constant columns are left out, unless --keep chose the columns or they are
-    ``pixels`` of pictures.
+    ``pixels`` of pictures; ``completes`` says that what will be fitted takes missing cells.
     """
     keep, drop, names = _split(options.keep), _split(options.drop), None
-    impute = options.missing is Missing.impute
+    missing, impute = options.missing, options.missing is Missing.impute
     if model is not None:
-        fills = getattr(model.preprocessor, "fill_", None) is not None
+        impute = getattr(model.preprocessor, "fill_", None) is not None
+        completes = model.fills_holes and not impute
+        ways = {"impute"} if impute else {getattr(model.estimator, "missing", "error")}
         if keep or drop:
             raise RefusedError("--keep and --drop belong to fit; the model takes its own columns")
-        if impute and not fills:
+        if missing not in (Missing.refuse, Missing.drop) and missing not in ways:
             raise RefusedError(
-                "the model was fitted without --missing impute; drop the rows, or fit it so"
+                f"the model was fitted without --missing {missing}; drop the rows, or fit it so"
             )
-        names, impute = model.input_names, fills
+        names = model.input_names
     columns = Columns(
         keep=keep if names is None else names,
         drop=drop or (),
@@ -50,14 +53,14 @@ def open_table(
         exact=model is not None,
         varying=model is None and not keep and not pixels,
     )
-    drops = options.missing is Missing.drop
+    drops = missing is Missing.drop
     with watching(quiet) as watch:
         table = read(
             path,
             format=options.format,
             key=options.key,
             columns=columns,
-            missing="drop" if drops else "keep" if impute else "refuse",
+            missing="drop" if drops else "keep" if impute or completes else "refuse",
             delimiter="\t" if options.delimiter in ("\\t", "tab") else options.delimiter,
             decimal=options.decimal,
             thousands=options.thousands,
@@ -72,9 +75,10 @@ def open_table(
             on_rows=None if watch is None else watch.reading,
         )
     notes = list(table.notes)
-    if impute and table.n_missing:
+    if (impute or completes) and table.n_missing and not drops:
         cells = "cell is" if table.n_missing == 1 else "cells are"
-        notes.append(f"{table.n_missing:,} missing {cells} filled with medians of the columns")
+        how = "filled with medians of the columns" if impute else "completed by the model"
+        notes.append(f"{table.n_missing:,} missing {cells} {how}")
     if model is not None and names is None:
         width = model.model.n_features_in_
         if table.X.shape[1] != width:
@@ -101,16 +105,18 @@ def _split(given: list[str] | None) -> list[str] | None:
     return None if not given else [name for text in given for name in text.split(",") if name]
 
 
-def without_mostly_equal(table: Table, quiet: bool) -> Table:
+def without_mostly_equal(table: Table, quiet: bool, completes: bool) -> Table:
     """Leave out columns of a table in memory most of whose cells are one value.
 
-    Most rows would have no variance there, so that a robust model would flag all others.
+    Missing cells are the median, unless the model ``completes`` them. Most rows would have no variance
+    there, so that a robust model would flag all others.
     """
     X, names = table.X, table.names
     if not isinstance(X, np.ndarray) or names is None:
         return table
-    filled = np.where(np.isnan(X), np.nanmedian(X, axis=0), X)
-    few = (filled == np.median(filled, axis=0)).mean(axis=0) > 0.5
+    hole, same = np.isnan(X), np.equal(X, np.nanmedian(X, axis=0))
+    same |= hole & (not completes)
+    few = same.sum(axis=0) > 0.5 * (len(X) - hole.sum(axis=0) * completes)
     if not few.any() or few.sum() > X.shape[1] - 2:
         return table
     left = [name for name, gone in zip(names, few, strict=True) if gone]
@@ -129,7 +135,8 @@ def repeat_command(path: str, options: ReadOptions) -> str:
     words = [path]
     for field in fields(options):
         given = getattr(options, field.name)
-        of_fit = field.name in ("keep", "drop", "id", "label") or given is Missing.impute
+        of_fit = field.name in ("keep", "drop", "id", "label")
+        of_fit |= field.name == "missing" and given is not Missing.drop
         if given == field.default or of_fit:
             continue
         name = field.name.replace("_", "-")

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from ..cells import flagged_cells
 from ..frames import VARIABLES, in_words
 from ..inspect import Reason, dense_cells
 from ..io.tables import Table, Writer
@@ -17,6 +18,9 @@ from .fitting import NotedModel
 from .printing import listing, print_json, print_rows, say
 from .run import OK, RefusedError, stderr_line
 from .watch import watching
+
+#: The most cells that JSON lists, and that are printed; ``--cell-table`` has all.
+CELLS, PRINTED = 200, 20
 
 
 @options.grouped
@@ -92,10 +96,17 @@ def outliers(
         typer.Option("--output", "-o", help="csv, tsv, parquet, or - for CSV to a pipe."),
     ] = None,
     all: Annotated[bool, typer.Option("--all", help="All rows, not only flagged ones.")] = False,
+    cell_table: Annotated[
+        Path | None,
+        typer.Option(
+            help="Models with --cells: also write all flagged cells: csv, tsv or parquet."
+        ),
+    ] = None,
 ) -> int:
     """List the flagged rows, the farthest first: distances, and the variables behind them.
 
-    Give data, to which a robust model is fitted first, or a model and data.
+    Give data, to which a robust model is fitted first, or a model and data. A model of --cells lists
+    single cells too: value, expected value, and how many scales of the column lie between them.
     """
     if model.method not in (options.Method.robust, options.Method.robust_kernel):
         raise RefusedError(f"--method {model.method} flags no rows; use robust or robust-kernel")
@@ -103,21 +114,37 @@ def outliers(
         raise RefusedError("--json prints the rows; leave out -o, or leave out --json")
     path = Path("-") if output is None and not sys.stdout.isatty() else output
     writer = None if flags.json or path is None else reading.table_writer(path, flags.force)
+    if str(cell_table) == "-" and (flags.json or str(path) == "-"):
+        raise RefusedError("rows and cells would both go to the pipe; give --cell-table a file")
+    cell_writer = cell_table and reading.table_writer(cell_table, flags.force)
     fitted, table = fitting.open_or_fit(source, data, read, model, flags.silent, must_flag=True)
+    if cell_writer and not (fitted.has_cells and table is not None):
+        raise RefusedError("--cell-table is of a model with --cells, and of its data; give both")
     if table is None and not flags.silent:
         stderr_line(f"for names and variables give the data too: dualpca outliers {source} DATA")
         if dropped := fitted.notes.get("dropped_rows"):
             stderr_line(f"rows are counted without {dropped:,} that the fit dropped")
     with watching(flags.silent):
         columns, total, flagged = list_rows(fitted, table, everything=all)
+        cells = list_cells(fitted, table) if fitted.has_cells and table is not None else None
+    if cells is not None and cell_writer:
+        print_rows(cells, cell_writer)
     limits = fitted.limits
     if "reasons" in columns:
         named = in_words if not flags.json else with_names
         name = "variables" if not flags.json else "reasons"
         columns[name] = [named(row, fitted.feature_names) for row in columns.pop("reasons")]
     if flags.json:
-        told = {"rows": total, "flagged": flagged, "components": fitted.n_components}
-        print_json({**told, "limits": limits, "table": listing(columns)})
+        told: dict[str, Any] = {
+            "rows": total,
+            "flagged": flagged,
+            "components": fitted.n_components,
+        }
+        told |= {"limits": limits, "table": listing(columns)}
+        if cells is not None:
+            worst = listing({name: values[:CELLS] for name, values in cells.items()})
+            told |= {"single_cells": len(cells["row"]), "cells": worst}
+        print_json(told)
         return fitted.exit_code
     print_rows(columns, writer)
     if not flags.quiet and str(path) != "-":
@@ -127,6 +154,17 @@ def outliers(
         say(f"{flagged:,} of {total:,} rows are flagged by {k}, {limit}{' and '.join(parts)}")
         if len(columns["row"]) and (table is None or table.ids is None):
             say("rows are counted from 1, without the header of the file")
+    if cells is not None and str(cell_table) != "-":
+        if writer is None:
+            print_rows({name: values[:PRINTED] for name, values in cells.items()}, None)
+        if not flags.quiet:
+            n, cutoff = len(cells["row"]), fitted.estimator.cell_cutoff_
+            words = (
+                f"flagged single cells: {n:,}, beyond {cutoff:.3g} scales, as 1 % of good ones are"
+            )
+            more = cell_table is None and n > (PRINTED if writer is None else 0)
+            hint = "; --cell-table FILE writes them all" if more else ""
+            (stderr_line if str(path) == "-" else say)(words + hint)
     return fitted.exit_code
 
 
@@ -153,7 +191,7 @@ def list_rows(
         if block is not None and hasattr(fitted.estimator, "contributions"):
             reasons = fitted.reasons(block[listed], VARIABLES) if len(listed) else []
             part["reasons"] = np.fromiter(reasons, dtype=object, count=len(listed))
-        if block is not None and getattr(fitted.preprocessor, "fill_", None) is not None:
+        if block is not None and fitted.fills_holes:
             part["filled"] = np.isnan(dense_cells(block[listed])).sum(axis=1)
         parts.append({**part, "normality": normality})
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -162,6 +200,15 @@ def list_rows(
     positions = columns.pop("row")
     named = {"row": positions + 1} if table is None else row_names(table, positions)
     return {**named, **columns}, total, flagged
+
+
+def list_cells(fitted: NotedModel, table: Table) -> dict[str, Any]:
+    """Return columns of flagged single cells, the farthest off first, in the units of the file."""
+    found = flagged_cells(fitted, table.X)
+    names = np.asarray(fitted.feature_names, dtype=object)
+    numbers = {"value": found.value, "expected": found.expected, "scales": found.residual}
+    numbers = {name: values.astype(float) for name, values in numbers.items()}
+    return {**row_names(table, found.row), "column": names[found.variable], **numbers}
 
 
 def with_names(reasons: list[Reason], names: list[str]) -> list[dict[str, Any]]:

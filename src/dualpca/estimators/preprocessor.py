@@ -69,14 +69,15 @@ class Preprocessor(_Transform, SaveMixin, OneToOneFeatureMixin, TransformerMixin
         centred. Columns without spread have the scale 1. If more than half of a column is equal, so
         that its MAD is 0, "robust" takes sqrt(p) times the median deviation of the others, whose share
         is p.
-    missing : {"refuse", "impute"}
-        Whether NaN is an error, whose message counts and locates them, or is filled. Infinite values
-        are always refused.
+    missing : {"refuse", "impute", "keep"}
+        Whether NaN is an error, whose message counts and locates them, is filled, or stays for an
+        estimator that takes it (``missing="shrink"``, ``cells=True``). Infinite values are always
+        refused.
 
     Attributes
     ----------
     fill_ : array of shape (n_features,) or None
-        The medians that missing cells become; None for ``missing="refuse"``.
+        The medians that missing cells become; None unless ``missing="impute"``.
     center_ : array of shape (n_features,) or None
         The numbers that are subtracted; None for sparse data and for ``scaling="none"``.
     scale_ : array of shape (n_features,) or None
@@ -110,7 +111,7 @@ class Preprocessor(_Transform, SaveMixin, OneToOneFeatureMixin, TransformerMixin
 
     _parameter_constraints = {  # noqa: RUF012
         "scaling": [StrOptions({"none", "standard", "robust"})],
-        "missing": [StrOptions({"refuse", "impute"})],
+        "missing": [StrOptions({"refuse", "impute", "keep"})],
     }
 
     scaling: str = "none"
@@ -208,7 +209,7 @@ class Preprocessor(_Transform, SaveMixin, OneToOneFeatureMixin, TransformerMixin
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = self.missing == "impute"
+        tags.input_tags.allow_nan = self.missing != "refuse"
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 

@@ -113,6 +113,11 @@ def _steps(model: Any) -> list[Any]:
     if not isinstance(kernel, str) or kernel not in KERNELS:
         known = ", ".join(KERNELS)
         raise ValueError(f"kernel={kernel!r} of {name} has no ONNX graph; use one of {known}")
+    if getattr(model, "cells", False):
+        raise ValueError(
+            f"cells=True of {name} fits the scores of each row robustly, which has no ONNX graph; export "
+            "a fit of impute(X) without it"
+        )
     return [model]
 
 

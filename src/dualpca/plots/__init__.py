@@ -6,6 +6,7 @@ show and ``plt.show()`` opens. ``OutlierMapDisplay.from_estimator(model).figure_
 writes it to a file. A model is an estimator, or a scikit-learn ``Pipeline`` that ends in one.
 """
 
+from ._cell_map import CellMapDisplay
 from ._control import ControlChartDisplay
 from ._convergence import ConvergenceDisplay
 from ._outlier_map import OutlierMapDisplay, WeightsDisplay
@@ -16,6 +17,7 @@ from ._selection import SelectionDisplay
 
 __all__ = [
     "BiplotDisplay",
+    "CellMapDisplay",
     "ControlChartDisplay",
     "ConvergenceDisplay",
     "OutlierMapDisplay",

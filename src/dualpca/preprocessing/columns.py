@@ -192,7 +192,7 @@ def _scale_of_few(distances: np.ndarray, counted: int) -> float:
 
 
 def check_cells(summary: ColumnSummary, names: Any, missing: str) -> None:
-    """Raise an error for infinite values, and for missing ones unless they are to be filled."""
+    """Raise an error for infinite values, and for missing ones if they are refused."""
     if summary.infinite.any():
         raise ValueError(
             f"X has {summary.infinite.sum()} infinite values (inf), most in "
@@ -236,7 +236,7 @@ class Scaling:
         xp = array_namespace(entries)
         if self.missing == "refuse" or bool(xp.any(xp.isinf(entries))):
             check_cells(summarize_block(X), self.names, self.missing)
-        return True
+        return self.scale is not None or self.fill is not None
 
     def __call__(self, values: Any, columns: Any = slice(None)) -> Any:
         """Return rows scaled, or single values, given the column of each."""

@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 from .._arguments import check_count, check_image_shape
 from ..inspect import ESTIMATORS, FittedModel
 from ..io.files import check_free, written
+from ._cells import cells
 from ._html import clean, embed, escape, script
 from ._row_sections import outliers, scores
 from ._rows import Data, collect, row_numbers
@@ -41,8 +42,8 @@ def report(
     """Return a self-contained, interactive HTML page about a fitted model.
 
     It begins with what was found, the worst rows and why, and what to do next. Then it shows scree,
-    scores, the outlier map with the variables behind each row, loadings, reconstructions of pictures,
-    and the convergence. Any browser opens it without a network.
+    scores, the outlier map with the variables behind each row, the map of cells for ``cells=True``,
+    loadings, reconstructions of pictures, and the convergence. Any browser opens it without a network.
 
     The page names the date; the environment variable SOURCE_DATE_EPOCH, in seconds since 1970, sets it.
     All else is the same for the same model and data.
@@ -108,6 +109,7 @@ def report(
         "scree": scree(fitted, data, rows),
         "scores": scores(fitted, rows),
         "outliers": outliers(fitted, rows),
+        **({"cells": cells(fitted, data, rows)} if fitted.has_cells else {}),
         "loadings": loadings(fitted, shape),
         **({} if shape is None else {"reconstructions": reconstructions(fitted, rows)}),
         "convergence": convergence(fitted),
@@ -116,7 +118,10 @@ def report(
     numbers["figures"] = {k: v for section in sections.values() for k, v in section.figures.items()}
     for section in sections.values():
         numbers |= section.data
-    titles = {name: name.capitalize() for name in sections} | {"outliers": "Outlier map"}
+    titles = {name: name.capitalize() for name in sections} | {
+        "outliers": "Outlier map",
+        "cells": "Cell map",
+    }
     if title is None:
         title = fitted.name + (f" of {notes['source']}" if notes and notes.get("source") else "")
     library, library_hash = script(get_plotlyjs())

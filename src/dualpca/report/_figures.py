@@ -227,6 +227,29 @@ def _largest(k: int, names: list[str], values: np.ndarray) -> str:
     return f"The largest loadings on component {k + 1}: {largest}." if k else ""
 
 
+def cell_map(
+    lines: list[str], groups: list[str], alone: int, limit: float, cutoff: float
+) -> dict[str, Any]:
+    """Return a map without its numbers, which the page adds; the first lines are single rows."""
+    scale = [[0, "--negative"], [0.5, "--paper"], [1, "--positive"]]
+    bar = {"title": {"text": "scales", "side": "right"}, "thickness": 12, "tickcolor": "--ink"}
+    bar |= {"outlinecolor": "--line", "tickvals": rounded([-limit, -cutoff, 0.0, cutoff, limit])}
+    bar["ticktext"] = [f"≤ {-limit:.2g}", f"{-cutoff:.2g}", "0", f"{cutoff:.2g}", f"≥ {limit:.2g}"]
+    trace = _trace("heatmap", "%{hovertext}", colorscale=scale, zmin=-limit, zmax=limit)
+    trace |= {"colorbar": bar, "texttemplate": "%{text}", "hoverongaps": True}
+    axes = []
+    for names in (groups, lines):
+        step = -(-len(names) // 30)  # as many as can be read
+        at = list(range(0, len(names), step))
+        axis = {"tickvals": at, "ticktext": [short(names[i], 18) for i in at], "ticks": ""}
+        axes.append({**axis, "showgrid": False, "zeroline": False})
+    axes[0] |= {"tickangle": 90, "range": [-0.5, len(groups) - 0.5]}
+    axes[1] |= {"range": [len(lines) - 0.5, -0.5]}
+    line = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": alone - 0.5, "y1": alone - 0.5}
+    shapes = [{**line, "line": {"color": "--ink", "width": 1}}] if alone < len(lines) else []
+    return figure([trace], *axes, shapes=shapes, plot_bgcolor="--hole")
+
+
 def convergence(count: np.ndarray, residual: np.ndarray, tol: float, unit: str) -> dict[str, Any]:
     """Return the residual by passes or steps, and a dashed line at ``tol``."""
     line = _trace("scatter", f"{unit}: %{{x}}<br>residual: %{{y:.3g}}", x=rounded(count))

@@ -100,9 +100,15 @@ def _next_steps(fitted: FittedModel, rows: Rows | None, worst: list[int]) -> lis
 
 def _about_flagged(fitted: FittedModel, rows: Rows, worst: list[int]) -> list[str]:
     """Return what flagged rows ask for."""
-    if not rows.n_flagged:
-        return ["No row needs a look; plain PCA would find nearly the same components."]
     steps = []
+    if fitted.has_cells:
+        steps.append(
+            "Look at the single cells below the cell map, the worst first: correct what is wrong, and "
+            "fit again."
+        )
+    if not rows.n_flagged:
+        fine = "No row needs a look; plain PCA would find nearly the same components."
+        return steps or [fine]
     if rows.details and len(worst) > 2:
         first = [rows.details[i][0] for i in worst if rows.details[i]]
         leading = [j for j, _, _, share in first if (share or 0.0) > LITTLE]

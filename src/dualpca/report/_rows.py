@@ -64,7 +64,8 @@ class Rows:
 
     Unless they are ``named``, their names are "row 1", "row 2" and so on. ``farthest`` holds the
     positions among them of flagged rows, by decreasing distance. ``kind_counts`` holds the number of
-    rows of each kind among the ``total``, and how many of them are flagged.
+    rows of each kind among the ``total``, and how many of them are flagged. ``all_names`` holds the names
+    of all rows, if they were given.
     """
 
     total: int
@@ -82,6 +83,7 @@ class Rows:
     details: list[list[Detail]] | None = None
     measure: str = RESIDUAL
     pictures: dict[int, list[str]] | None = None
+    all_names: list[str] | None = None
 
     def called(self, i: int) -> str:
         """Return the name of a row within a sentence."""
@@ -133,7 +135,7 @@ def collect(
     if names is None and data is not None:
         names = data.names(index)
     called = [f"row {i + 1}" for i in index] if names is None else names
-    rows = Rows(total, index, called, names is not None, tags)
+    rows = Rows(total, index, called, names is not None, tags, all_names=texts["row_names"])
     if fitted.is_robust:
         order = np.argsort(measured.normality[index], kind="stable")
         rows.distances = np.column_stack(measured[:2]).astype(float)[index]
@@ -189,7 +191,7 @@ def _explain(fitted: FittedModel, data: Data, rows: Rows, shape: tuple[int, ...]
         fits = None if back is None else fitted.original(back)
         residuals = None
         if back is not None and measurable:
-            residuals = np.abs(dense_cells(Z) - to_numpy(back))
+            residuals = np.nan_to_num(np.abs(dense_cells(Z) - to_numpy(back)), posinf=np.inf)
         details += why if blamed else _details(values, fits, residuals)
         for i, row in enumerate(values):
             if shape and start + i in pictured:

@@ -136,7 +136,8 @@ def _further_robust_shares(fitted: FittedModel, X: Any, rows: Rows) -> np.ndarra
     assert rows.distances is not None
     if not np.allclose(rows.distances[:, 1], known, rtol=1e-3, atol=1e-6 * known.max()):
         return None
-    variances = _again(model).scree(fitted.prepared(X))
+    Z = fitted.prepared(X)
+    variances = _again(model).scree(model.impute(Z) if model._takes_holes else Z)
     rest, others = 1.0 - float(fitted.shares.sum()), float(variances[k:].sum())
     return rest * variances[k : k + MORE] / others if rest > 0 and others > 0 else None
 

@@ -24,7 +24,8 @@
     if (value && typeof value === "object") {
       return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, painted(v, k)]));
     }
-    return key.endsWith("color") ? getComputedStyle(root).getPropertyValue(value).trim() : value;
+    const colour = key.endsWith("color") || (key === "colorscale" && typeof value === "string");
+    return colour ? getComputedStyle(root).getPropertyValue(value).trim() : value;
   }
 
   // The figure that the controls ask for.
@@ -48,6 +49,7 @@
       }
     }
     if (name === "scores-plot") placeScores(data, layout);
+    if (name === "cells-plot") placeCells(data[0], layout, narrow);
     place.dataset.first ??= place.getAttribute("aria-label");
     place.setAttribute("aria-label", layout.meta || place.dataset.first);
     Plotly.react(place, data, layout,
@@ -122,6 +124,29 @@
     });
   }
 
+  // The drawn cells follow those of the table, line by line.
+  const drawnCell = (x, y) => page.cells.first + y * page.cells.width + x;
+  const howFar = (residual) => (residual === null ? "missing"
+    : (residual > 0 ? "+" : "") + number(residual) + " scales");
+  const cellNumber = (value) => (value === null ? "missing" : number(value));
+  const asText = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+
+  function placeCells(trace, layout, narrow) {
+    const { list, names, variables, sizes, cutoff, width } = page.cells;
+    const map = (f) => sizes.map((size, y) => Array.from({ length: width }, (_, x) =>
+      f(list[drawnCell(x, y)], size)));
+    trace.z = map((cell) => cell[4]);
+    trace.text = map(([, , , , z], size) => (size > 1 || Math.abs(z ?? 0) <= cutoff ? "" : z > 0 ? "+" : "−"));
+    trace.hovertext = map(([i, j, value, expected, z], size) => [
+      asText(names[i].slice(0, 48)) + (size > 1 ? ", the farthest off of " + size + " rows" : ""),
+      asText(variables[j].slice(0, 48)) + ": " + cellNumber(value),
+      "expected: " + cellNumber(expected), howFar(z)].join("<br>"));
+    if (narrow) {
+      [layout.xaxis, layout.yaxis].forEach((axis) => { axis.tickfont = { size: 10 }; });
+      trace.colorbar = { ...trace.colorbar, orientation: "h", y: 1.02, yanchor: "bottom", title: { text: "" } };
+    }
+  }
+
   function element(kind, text, more) {
     const made = Object.assign(document.createElement(kind), more);
     if (text !== undefined) made.textContent = text;
@@ -187,24 +212,48 @@
       : "The first variables", head, body);
   }
 
-  function open(i) {
-    const own = rows.name[i], body = byId("row-body");
-    const name = /^row /i.test(own) ? "Row" + own.slice(3) : "Row " + own;
-    byId("row-title").textContent = name;
-    body.replaceChildren(facts(i));
-    if (rows.pictures) body.append(pictures(i, name));
-    if (rows.details && rows.details[i].length) body.append(explanation(i));
-    byId("row").showModal();
+  const titled = (own) => (/^row /i.test(own) ? "Row" + own.slice(3) : "Row " + own);
+
+  function show(title, ...parts) {
+    byId("row-title").textContent = title;
+    byId("row-body").replaceChildren(...parts);
+    if (!byId("row").open) byId("row").showModal();
     byId("row-title").focus();
+  }
+
+  function open(i) {
+    const name = titled(rows.name[i]), parts = [facts(i)];
+    if (rows.pictures) parts.push(pictures(i, name));
+    if (rows.details && rows.details[i].length) parts.push(explanation(i));
+    show(name, ...parts);
+  }
+
+  function openCell(k, size) {
+    const { list, names, rows: places, variables, cutoff } = page.cells;
+    const [i, j, value, expected, z] = list[k], body = element("dl");
+    const add = (name, text) => body.append(element("dt", name), element("dd", text));
+    add("Row in the data", String(places[i] + 1));
+    add("Column", variables[j]);
+    add("Value", cellNumber(value));
+    add("Expected", cellNumber(expected));
+    if (z !== null) add("How far", howFar(z) + (Math.abs(z) > cutoff ? ", flagged" : ", not flagged"));
+    if (size > 1) add("Block", "the farthest off of the cells of " + size + " rows");
+    const at = rows.index.indexOf(places[i]), whole = element("button", "Show the row", { type: "button" });
+    whole.dataset.row = at;
+    show(titled(names[i]) + ", " + variables[j], body, ...(at < 0 ? [] : [whole]));
   }
 
   const redraw = () => Object.keys(page.figures).forEach(draw);
   redraw();
   ["scores-plot", "map-plot"].filter((name) => page.figures[name]).forEach((name) =>
     byId(name).on("plotly_click", (event) => open(event.points[0].customdata)));
+  if (page.figures["cells-plot"]) {
+    byId("cells-plot").on("plotly_click", ({ points: [{ x, y }] }) => openCell(drawnCell(x, y), page.cells.sizes[y]));
+  }
   document.addEventListener("click", (event) => {
-    const button = event.target.closest("button[data-row]");
+    const button = event.target.closest("button[data-row]"), cell = event.target.closest("button[data-cell]");
     if (button) open(Number(button.dataset.row));
+    else if (cell) openCell(Number(cell.dataset.cell), 1);
     else if (event.target === byId("row")) byId("row").close();
   });
   document.addEventListener("change", redraw);

@@ -300,9 +300,9 @@ class Tally:
             order = np.argsort(-self._missing, kind="stable")[: np.count_nonzero(self._missing)]
             worst = (f"{shown(self._names[j])} ({self._missing[j]:,})" for j in order)
             remedy = (
-                "or fit the model with --missing impute, which fills them"
+                "or fit the model with --missing impute or shrink, which fill them"
                 if exact
-                else "--missing impute to fill them, or --drop for a column"
+                else "--missing impute or shrink to fill them, or --drop for a column"
             )
             raise TableError(
                 f"{counted(self.cells, 'missing cell')} in {len(self.incomplete):,} of "
