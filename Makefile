@@ -114,7 +114,7 @@ robust-race: install ## robust PCA beside its peers, about an hour; rrcov where 
 	$(BIN)/python -m experiments.robust_grid
 	-$(BIN)/python -m experiments.robust_adbench
 
-# robustcov has no bound in pyproject.toml: it is young, and the race goes without it.
+# Where robustcov cannot be installed the race goes without it.
 cell-race: install ## holes, wrong cells and bad rows beside peers, a quarter of an hour; cellWise and missMDA where Rscript has them
 	-$(BIN)/python -m pip install -q --no-deps robustcov
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.cell_race $(ARGS)
