@@ -25,6 +25,7 @@ from .cell_tables import CASES, DELETED, Table, complete_tables, low_rank, setti
 from .race import finite
 
 GAMMAS = (0, 1, 2, 4, 7, 10)
+KINDS = tuple((kind, p) for kind in ("A09", "ALYZ") for p in (20, 200))
 
 #: The table of the part scale: rows, columns, components, shares of missing and of wrong cells.
 LARGE = (100_000, 200, 5, 0.1, 0.05)
@@ -76,7 +77,7 @@ def settings_part(methods: dict[str, Method], seeds: int) -> Iterator[Record]:
     series = [(case, gamma) for case in CASES for gamma in GAMMAS if case != "missing"]
     series.append(("missing", 0))
     for seed in range(seeds):
-        for kind, p in ((kind, p) for kind in ("A09", "ALYZ") for p in (20, 200)):
+        for kind, p in KINDS:
             for case, gamma in series:
                 table = setting(kind, p, case, gamma, seed)
                 head = {"part": "settings", "table": f"{kind}, p = {p}", "case": case}
