@@ -167,7 +167,7 @@ def losses(found: Lines, ours: Sequence[str]) -> str:
         others = {n: v for n, v in found[line].items() if n not in (*ours, CLEAN) and v == v}
         best = min(others, key=lambda name: others[name])
         if others[best] < 0.98 * mine:
-            place = ", ".join(map(str, line[1:]))
+            place = ", ".join(str(word) for word in line[1:] if word != "")
             lost.append(f"- {place}: {mine:.3g} against {others[best]:.3g} ({best})")
     head = f"{' or '.join(ours)} has an error more than 2 % above the best other method's in "
     return "\n".join([f"{head}{len(lost)} of {len(lines)} lines.", "", *lost])
