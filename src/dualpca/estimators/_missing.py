@@ -49,11 +49,6 @@ class HolesMixin:
     def _takes_holes(self) -> bool:
         return self.missing != "error"
 
-    @property
-    def _corrects_cells(self) -> bool:
-        """Whether rows without holes change too when they are completed."""
-        return False
-
     def _completion(self) -> Any:
         """Return the function of a block of rows that fills its holes."""
         model: Any = self
@@ -65,7 +60,7 @@ class HolesMixin:
         complete = self._completion()
         if isinstance(X, Operator):
             return Completed(X, complete)
-        if sp.issparse(X) or (not self._corrects_cells and columns.is_finite(X)):
+        if sp.issparse(X) or columns.is_finite(X):
             return X
         xp = namespace(X)
         if bool(xp.any(xp.isinf(X))):
@@ -114,10 +109,6 @@ class CellsMixin(HolesMixin):
     @property
     def _takes_holes(self) -> bool:
         return self.cells or super()._takes_holes
-
-    @property
-    def _corrects_cells(self) -> bool:
-        return self.cells
 
     def _completion(self) -> Any:
         if not self.cells:
