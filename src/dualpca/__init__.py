@@ -2,9 +2,10 @@
 
 The estimators follow scikit-learn: ``PCA``, ``KernelPCA``, ``RobustPCA``, ``RobustKernelPCA``,
 ``SparsePCA``, ``PrincipalComponentPursuit`` and the ``Preprocessor`` before them; ``save`` and ``load``
-keep them on disk. ``solve`` minimises a ``DCProblem``, such as one of ``FORMULATIONS``, on the data
-that ``as_operator`` makes. The mathematics is in ``dualpca.functions``, ``dualpca.losses``,
-``dualpca.operators``, ``dualpca.formulations`` and ``dualpca.solvers``.
+keep them on disk, and ``n_components`` says how many components data has. ``solve`` minimises a
+``DCProblem``, such as one of ``FORMULATIONS``, on the data that ``as_operator`` makes. The mathematics
+is in ``dualpca.functions``, ``dualpca.losses``, ``dualpca.operators``, ``dualpca.formulations`` and
+``dualpca.solvers``.
 """
 
 from .estimators import (
@@ -16,6 +17,7 @@ from .estimators import (
     RobustPCA,
     SparsePCA,
 )
+from .estimators.n_components import n_components
 from .formulations import FORMULATIONS
 from .io.models import load, save
 from .native import native_available
@@ -39,6 +41,7 @@ __all__ = [
     "as_operator",
     "bootstrap",
     "load",
+    "n_components",
     "native_available",
     "save",
     "solve",

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from array_api_compat import is_numpy_array
+
 from .linalg import Array, is_single, namespace
 
 __all__ = [
@@ -258,10 +260,10 @@ class Tanh(Loss):
 
     def _beyond(self, v: Array, values: Array, f: Callable[[Array, Array], Array]) -> Array:
         """Return the values, and ``f(z, q2 (4 - z))`` of the few roots z of v that are beyond 1.5."""
-        far = v > self._b**2
-        xp = namespace(v)
-        if not bool(xp.any(far)):
-            return values
+        far, xp = v > self._b**2, namespace(v)
+        if not is_numpy_array(v):
+            z = xp.clip(xp.sqrt(v), self._b, self._c)
+            return xp.where(far, f(z, self._q2 * (self._c - z)), values)
         z = xp.clip(xp.sqrt(v[far]), self._b, self._c)
         out = values if values is not v else xp.asarray(v, copy=True)
         out[far] = f(z, self._q2 * (self._c - z))

@@ -370,6 +370,25 @@ def test_components_from_the_robust_scree(folder, capsys):
         assert dualpca.load(f"{method}.dualpca").n_components_ == wanted
 
 
+def test_components_by_a_method(folder, capsys):
+    X = numbers(d=8)
+    write_csv("wide.csv", X, [f"v{j}" for j in range(8)])
+    for method, estimator in (("plain", PCA), ("robust", RobustPCA)):
+        given = (*RAW, "wide.csv", "-m", method, "-n", "parallel", "-o", f"{method}.dualpca")
+        shown, _ = inside(capsys, "fit", *given)
+        assert ", chosen by parallel\n" in shown
+        expected = estimator("parallel", random_state=0).fit(X)
+        found = dualpca.load(f"{method}.dualpca")
+        assert found.n_components_ == expected.n_components_
+        assert_allclose(found.selection_.threshold, expected.selection_.threshold)
+    told, _ = inside(capsys, "inspect", "plain.dualpca", "--json")
+    assert json.loads(told)["components_chosen_by"] == "parallel"
+    _, err = inside(capsys, "fit", "wide.csv", "-m", "sparse", "-n", "parallel", code=2)
+    assert "--components parallel is for --method plain or robust; --method is sparse" in err
+    _, err = inside(capsys, "fit", "wide.csv", "-n", "mle", code=2)
+    assert "--components mle is for --method plain; --method is robust" in err
+
+
 def test_missing_cells(folder, capsys):
     _, err = inside(capsys, "fit", *RAW, "holes.csv", code=3)
     assert "3 missing cells in 3 of 120 rows, most in 'age' (2), 'x <b>' (1)" in err
@@ -515,7 +534,7 @@ def test_no_row_is_flagged(folder, capsys):
 
 MISTAKES = [
     (("fit", "nothing.csv"), 3, "check the name"),
-    (("fit", "mine.csv", "-n", "many"), 2, "give 5, 0.9 or auto"),
+    (("fit", "mine.csv", "-n", "many"), 2, "give 5, 0.9, auto or parallel"),
     (("fit", "mine.csv", "-n", "0"), 2, "out of range"),
     (("fit", "mine.csv", "-n", "1.5"), 2, "out of range"),
     (("fit", "mine.csv", "-n", "50"), 2, "--components 50"),

@@ -10,8 +10,8 @@ from numpy.testing import assert_allclose
 
 from dualpca import as_operator
 from dualpca.solvers import DCA
-from dualpca.sparse.components import SparseOptions
 from dualpca.sparse.deflation import DeflatedGram, column_targets, polar_targets, unit
+from dualpca.sparse.options import SparseOptions
 
 OPTIONS = SparseOptions(
     (3, 4),
@@ -23,6 +23,8 @@ OPTIONS = SparseOptions(
     n_starts=None,
     tol=1e-6,
     max_iter=100,
+    certify=False,
+    max_nodes=1,
     seed=0,
 )
 

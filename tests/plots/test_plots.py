@@ -21,6 +21,7 @@ from dualpca import (
     RobustKernelPCA,
     RobustPCA,
     SparsePCA,
+    n_components,
 )
 from dualpca.control import calibrate, limits
 from dualpca.linalg import to_numpy
@@ -32,6 +33,7 @@ from dualpca.plots import (
     ReconstructionDisplay,
     ScoresDisplay,
     ScreeDisplay,
+    SelectionDisplay,
     WeightsDisplay,
 )
 
@@ -1102,3 +1104,31 @@ def test_control_charts_refuse_what_they_cannot_draw(model):
         ControlChartDisplay(t2, t2, (1.0,))
     with pytest.raises(TypeError, match="SparsePCA, which has no T2 and SPE"):
         ControlChartDisplay.from_estimator(SparsePCA(2).fit(rows()), rows())
+
+
+@pytest.mark.parametrize("method", ["broken-stick", "gcv", "profile"])
+def test_selection_draws_what_the_method_computed(method):
+    """The statistic, the threshold where there is one, and the number; from models and selections."""
+    fit = PCA(method).fit(rows(bad=0))
+    chosen = fit.selection_
+    for display in (
+        SelectionDisplay.from_estimator(fit),
+        SelectionDisplay.from_selection(n_components(rows(bad=0), method)),
+    ):
+        assert_array_equal(display.line_.get_xdata(), chosen.numbers)
+        assert_allclose(display.line_.get_ydata(), chosen.statistic)
+        assert set(display.number_line_.get_xdata()) == {fit.n_components_}
+        if chosen.threshold is None:
+            assert display.threshold_line_ is None
+        else:
+            assert_allclose(display.threshold_line_.get_ydata(), chosen.threshold)
+
+
+def test_selection_refuses_models_that_chose_nothing():
+    for wrong in (PCA(2).fit(rows()), fitted()):
+        with pytest.raises(TypeError, match=r"selection is a NoneType; give dualpca\.n_components"):
+            SelectionDisplay.from_estimator(wrong)
+    with pytest.raises(TypeError, match="has no selection_"):
+        SelectionDisplay.from_estimator(KernelPCA(2).fit(rows()))
+    with pytest.raises(TypeError, match="selection is a int"):
+        SelectionDisplay.from_selection(3)

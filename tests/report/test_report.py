@@ -744,3 +744,22 @@ def test_rows_whose_distances_overflow_are_counted():
         assert any(np.isinf(np.asarray(part)[3]) for part in model.distances(X))
         page = report(model, X)
     assert "1 row lies beyond any axes" in section(page, "outliers")
+
+
+def test_the_choice_of_a_number_is_shown():
+    """The method and its number in words, and the threshold of variances as shares in the scree."""
+    good = X[15:]
+    model = PCA("broken-stick").fit(good)
+    page = report(model, good)
+    found = model.selection_
+    assert f"{found.n_components} component" in Page(page).one("summary")["text"]
+    assert "by broken-stick" in Page(page).one("summary")["text"]
+    *_, line = json.loads(Page(page).one("data")["text"])["figures"]["scree-plot"][0]["data"]
+    assert line["name"] == "threshold"
+    shares = found.threshold / found.statistic.sum()
+    np.testing.assert_allclose(line["y"], shares[: len(line["y"])], rtol=1e-3)
+    for other in (PCA("gcv"), RobustPCA("broken-stick", random_state=0)):
+        page = report(other.fit(good), good)
+        assert f"by {other.n_components}" in Page(page).one("summary")["text"]
+        data = json.loads(Page(page).one("data")["text"])["figures"]["scree-plot"][0]["data"]
+        assert all(trace["name"] != "threshold" for trace in data)

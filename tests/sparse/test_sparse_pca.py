@@ -29,8 +29,9 @@ from dualpca.formulations import block_sparse, gpower, sparse
 from dualpca.operators import Blocks
 from dualpca.solvers import DCA
 from dualpca.sparse import active as _active
-from dualpca.sparse.components import SparseOptions, sparse_components
+from dualpca.sparse.components import sparse_components
 from dualpca.sparse.deflation import DeflatedGram, adjusted_variances, unit
+from dualpca.sparse.options import SparseOptions
 
 METHODS = ["deflation", "block", "reconstruction"]
 DEFLATIONS = ["projection", "orthogonal", "schur"]

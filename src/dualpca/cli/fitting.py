@@ -16,6 +16,7 @@ from ..inspect import ESTIMATORS, MANY_FLAGGED, FittedModel
 from ..io.models import ModelFileError, read_header
 from ..io.tables import Table, TableError
 from ..io.tables.table import counted, shown
+from ..linear.selection import METHODS as CHOICES
 from ..operators import as_operator
 from ..robust.sample import MOST, components_for
 from .options import FitOptions, Method, Missing, ReadOptions, Scale
@@ -215,9 +216,16 @@ def _components(options: FitOptions) -> int | float | str | None:
         return {Method.plain: None, Method.sparse: None, Method.kernel: MOST}.get(method, "auto")
     if text == "outliers" and robust:
         return text
-    n = _number("--components", text, "5, 0.9 or auto")
+    if text in CHOICES:
+        takers = [Method.plain] if text == "mle" else [Method.plain, Method.robust]
+        if method in takers:
+            return text
+        raise RefusedError(
+            f"--components {text} is for --method {' or '.join(takers)}; --method is {method}"
+        )
+    n = _number("--components", text, "5, 0.9, auto or parallel")
     if not (n >= 1 if isinstance(n, int) else 0 < n < 1):
-        raise RefusedError(f"--components {text} is out of range; give 5, 0.9 or auto")
+        raise RefusedError(f"--components {text} is out of range; give 5, 0.9, auto or parallel")
     if method is Method.sparse and isinstance(n, float):
         raise RefusedError(f"--components {n}: sparse components are counted; give 5")
     return n

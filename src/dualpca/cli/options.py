@@ -94,8 +94,9 @@ class FitOptions:
     components: str | None = _model(
         None,
         "A number, a fraction of the variance (0.9), auto: the fewest that hold 80 % of the robust"
-        " variance, at most 10, or outliers: as many as help to detect them, 99 %, which is the"
-        " default of the robust methods.",
+        " variance, at most 10, outliers: as many as help to detect them, 99 %, which is the default of"
+        " the robust methods, or a way to choose, plain and robust: parallel, gavish-donoho, profile,"
+        " broken-stick, gcv, cv, and plain: mle.",
         *("--components", "-n"),
     )
     scale: Scale = _model(

@@ -24,6 +24,7 @@ ATTRIBUTES = {
     **{"explained_variance_ratio": "explained_variance_ratio_", "passes": "n_passes_"},
     **{"variance_shortfall": "variance_shortfall_", "iterations": "n_iter_"},
     **{"agreement_of_starts": "agreement_", "refitted": "refitted_"},
+    **{"upper_bound": "upper_bound_", "gap": "gap_", "nodes": "n_nodes_"},
 }
 
 #: Columns of these characters alone are numbers.
@@ -81,6 +82,8 @@ def facts(fitted: NotedModel) -> dict[str, Any]:
     model = fitted.estimator
     known: dict[str, Any] = {"estimator": fitted.name, "components": fitted.n_components}
     known |= {"features": fitted.n_features, "tol": model.tol}
+    if (selection := getattr(model, "selection_", None)) is not None:
+        known["components_chosen_by"] = selection.method
     known["within_tol"] = bool(model.residual_ <= 1.01 * model.tol)
     known |= {word: getattr(model, a) for word, a in ATTRIBUTES.items() if hasattr(model, a)}
     if fitted.is_robust:
@@ -94,7 +97,8 @@ def print_summary(fitted: NotedModel) -> None:
     rows = f"{counted(known['rows'], 'row')}, " if "rows" in known else ""
     source = f" of {known['source']}" if known.get("source") else ""
     width, k = counted(fitted.n_features, "column"), counted(fitted.n_components, "component")
-    say(f"{fitted.name}{source}: {rows}{width}, {k}")
+    chosen = known.get("components_chosen_by")
+    say(f"{fitted.name}{source}: {rows}{width}, {k}{f', chosen by {chosen}' if chosen else ''}")
     shares = np.asarray(model.explained_variance_ratio_, dtype=float)
     total = fitted.cumulative_shares
     head = ["component", "variance", "share", "sum"]
@@ -117,5 +121,10 @@ def print_summary(fitted: NotedModel) -> None:
         f"accuracy: residual {model.residual_:.1e}, {within} tol {model.tol:.0e}; "
         f"{model.n_passes_} passes over the data"
     )
+    if "gap" in known:
+        say(
+            f"of the most variance with as few columns, components miss at most {max(model.gap_):.2%}, "
+            "each in what those before it leave"
+        )
     if known.get("dropped_rows"):
         say(f"rows dropped for missing cells: {known['dropped_rows']:,}")

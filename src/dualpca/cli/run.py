@@ -31,7 +31,7 @@ IN_OPTIONS = {
     ),
     r"raise max_iter or tol": "raise --tol",
     r"\b(flag|kernel|approximation|gamma|quantile|tol)='?([\w.+-]+)'?": r"--\1 \2",
-    r"\bn_components(='?([\w.]+)'?)?": r"--components \2",
+    r"\bn_components(='?([\w.-]+)'?)?": r"--components \2",
     r"\bn_nonzero(='?([\w.]+)'?)?": r"--nonzero \2",
 }
 

@@ -2,41 +2,92 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from ..linalg import asarray_like, namespace, to_numpy
-from ..linear.missing import Completed, Completion
+from ..linear.decomposition import Decomposition
+from ..linear.missing import Completed, Completion, fit_missing, gcv
 from ..operators import Operator, as_operator
 from ..operators.block_ops import GRAM_FACTOR, block_rows, dense
+from ..operators.views import check_energy
 from ..preprocessing import columns
 from ..robust.cells import CELL, CellModel
 from ..robust.scale import chi2_quantile
-from ._base import validated
+from ..solvers.subspace import warn_above
+from ._base import checked_weights, seed, validated
 
 #: What cells that are NaN may become.
 MISSING = {"error", "em", "shrink"}
 
 
+_SPARSE = (
+    "X is sparse and has missing cells (NaN), and completing rows would fill them: give a dense array, "
+    "or replace NaN by zeros"
+)
+
+
 def summary_of(X: Any, names: Any) -> columns.ColumnSummary:
     """Count the holes of X; refuse infinite cells, sparse rows, and columns and tables without cells."""
     operator = as_operator(X)
-    if operator.sparse:
-        raise ValueError(
-            "X is sparse and has missing cells (NaN); its zeros are cells too, so that completing it "
-            "would fill it: give a dense array, or replace NaN by zeros"
-        )
     summary = columns.summarize(operator)
     columns.check_cells(summary, names, "impute")
+    if operator.sparse and summary.incomplete:
+        raise ValueError(_SPARSE)
     empty = np.flatnonzero(summary.counted == 0)
     if len(empty):
         listed = ", ".join(columns.column_name(j, names) for j in empty[:5])
         raise ValueError(
             f"{len(empty)} columns of X have no value but NaN: {listed}; drop them before fitting"
         )
+    energy = float((summary.counted * summary.deviation**2).sum())
+    if summary.deviation.any():
+        check_energy(max(energy, 5e-324), operator)  # it may have vanished
     return summary
+
+
+def decompose_incomplete(
+    model: Any, X: Any, sample_weight: Any, summary: columns.ColumnSummary
+) -> Decomposition:
+    """Return the components of a PCA with ``missing=`` of rows with holes."""
+    operator, (N, d), s = as_operator(X), X.shape, model.n_components
+    weights, observed = checked_weights(sample_weight, operator), int(summary.counted.sum())
+    if not (isinstance(s, Integral) or s == "gcv"):
+        raise ValueError(
+            f"n_components={s!r} needs a complete table; give a number, or 'gcv', with "
+            f"missing={model.missing!r}"
+        )
+    if model.formulation is not None or model.solver not in ("auto", "gram"):
+        raise ValueError(
+            f"X has missing cells, and missing={model.missing!r} takes solver='gram' in turns; leave "
+            f"solver={model.solver!r} and formulation={model.formulation!r} out"
+        )
+    given = isinstance(s, Integral)
+    if given and s > min(N - 2, d - 1):
+        raise ValueError(
+            f"n_components={s} must be between 1 and {min(N - 2, d - 1)} for {N} rows and {d} columns "
+            "with missing cells, as the noise beside the components is needed; ask for fewer"
+        )
+    if given and model.missing == "em" and s * (N + d - s - 1) >= observed - d:
+        raise ValueError(
+            f"{observed} cells of X are there, too few for n_components={s} of {N} rows and {d} columns "
+            "by least squares; use missing='shrink', or fewer components"
+        )
+    options = {name: getattr(model, name) for name in ("center", "tol", "max_iter")}
+    options |= {"weights": weights, "seed": seed(model.random_state)}
+    options["shrink"] = model.missing == "shrink"
+    mean, chosen = summary.mean if model.center else 0 * summary.mean, None
+    if given:
+        fit = fit_missing(operator, int(s), mean, **options)
+    else:
+        chosen, fit = gcv(operator, mean, observed, **options)
+    warn_above(fit.change, model.tol, "completing X", model.max_iter)
+    share = summary.missing.sum() / (N * d)
+    why = f"gram: {share:.1%} of the cells are missing, {fit.iterations} turns of completing them"
+    return fit.decomposition(operator, observed, why, chosen)
 
 
 class HolesMixin:
@@ -49,6 +100,11 @@ class HolesMixin:
     def _takes_holes(self) -> bool:
         return self.missing != "error"
 
+    @property
+    def _only_holes(self) -> bool:
+        """Whether rows without holes stay as they are."""
+        return True
+
     def _completion(self) -> Any:
         """Return the function of a block of rows that fills its holes."""
         model: Any = self
@@ -60,7 +116,9 @@ class HolesMixin:
         complete = self._completion()
         if isinstance(X, Operator):
             return Completed(X, complete)
-        if sp.issparse(X) or columns.is_finite(X):
+        if sp.issparse(X) and not columns.is_finite(X):
+            raise ValueError(_SPARSE)
+        if self._only_holes and columns.is_finite(X):
             return X
         xp = namespace(X)
         if bool(xp.any(xp.isinf(X))):
@@ -109,6 +167,10 @@ class CellsMixin(HolesMixin):
     @property
     def _takes_holes(self) -> bool:
         return self.cells or super()._takes_holes
+
+    @property
+    def _only_holes(self) -> bool:
+        return not self.cells
 
     def _completion(self) -> Any:
         if not self.cells:

@@ -12,22 +12,23 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import RealNotInt, StrOptions
 
-from ..linalg import Array, namespace
+from ..linalg import Array, namespace, to_numpy
 from ..linear.decomposition import Decomposition
 from ..linear.incremental import Sums, merge_batch, sums_of
 from ..linear.likelihood import log_likelihood
 from ..linear.limits import residual_powers
-from ..linear.missing import fit_missing
 from ..linear.missing import log_likelihood as observed_likelihood
+from ..linear.resampling import cross_validated, parallel
+from ..linear.selection import BY_DATA, METHODS
 from ..operators import Operator, as_operator
 from ..operators.views import check_energy
 from ..progress import convergence
 from ..solvers.spectral import SPECTRAL
-from ..solvers.subspace import ITERATIVE, growing_subspace, leading_subspace, warn_above
+from ..solvers.subspace import ITERATIVE, growing_subspace, leading_subspace
 from . import _base as base
 from ._base import validated
 from ._fit_context import reports_progress
-from ._missing import MISSING, summary_of
+from ._missing import MISSING, decompose_incomplete, summary_of
 from ._scores import CovarianceMixin
 
 
@@ -37,9 +38,10 @@ class PCA(CovarianceMixin, BaseEstimator):
 
     Parameters
     ----------
-    n_components : int, float, "mle" or None
-        The number of components, the fraction of the variance to explain (0 < f < 1), Minka's maximum
-        likelihood estimate, or all of them, ``min(n_samples, n_features)``.
+    n_components : int, float, str or None
+        The number of components, the fraction of the variance to explain (0 < f < 1), a method of
+        :func:`dualpca.n_components` ("parallel", "gavish-donoho", "profile", "broken-stick", "gcv",
+        "cv" or "mle"), or all of them, ``min(n_samples, n_features)``.
     whiten : bool
         Divide the scores by their standard deviation.
     center : bool
@@ -86,6 +88,8 @@ class PCA(CovarianceMixin, BaseEstimator):
     noise_variance_ : float
         The mean variance of the directions left out (probabilistic PCA).
     n_components_, n_samples_, n_features_in_ : int
+    selection_ : Selection or None
+        What a method chose the number of components by.
     residual_ : float
         The relative residual reached, including what rounding may hide.
     variance_shortfall_ : float
@@ -113,7 +117,7 @@ class PCA(CovarianceMixin, BaseEstimator):
     """
 
     _parameter_constraints = {  # noqa: RUF012
-        "n_components": [base.COUNT, base.FRACTION, StrOptions({"mle"}), None],
+        "n_components": [base.COUNT, base.FRACTION, StrOptions(set(METHODS)), None],
         "whiten": ["boolean"],
         "center": ["boolean"],
         "rotation": base.ROTATION,
@@ -210,6 +214,10 @@ class PCA(CovarianceMixin, BaseEstimator):
         True
         """
         self._validate_params()
+        if self.n_components in BY_DATA:
+            raise ValueError(
+                f"n_components={self.n_components!r} needs all rows at once; call fit, or give a number"
+            )
         fitted = hasattr(self, "components_")
         X = base.validated(self, X, reset=not fitted, rows=1 if fitted else 2)
         if fitted:
@@ -246,20 +254,22 @@ class PCA(CovarianceMixin, BaseEstimator):
         values = self.score_samples(X)
         return float(namespace(values).mean(values))
 
-    def _decompose(self, X: Any, sample_weight: Any) -> tuple[Any, Decomposition]:
-        """Return the validated X and its leading components."""
+    def _decompose(self, X: Any, sample_weight: Any, **choice: Any) -> tuple[Any, Decomposition]:
+        """Return the validated X and its components; ``choice`` has options of "parallel" or "cv"."""
         if self.solver == "lapack" and isinstance(X, np.memmap):
             X = np.array(X)  # a full SVD holds the data in memory in any case
         if self._takes_holes:
             X = base.validated(self, X, reset=True, rows=2, finite=False)
             summary = summary_of(X, getattr(self, "feature_names_in_", None))
             if summary.incomplete:
-                return self._complete(X, sample_weight, summary)
+                return X, decompose_incomplete(self, X, sample_weight, summary)
         # The energy, which every fit computes, is finite only if all entries are.
         finite = sample_weight is not None or not base.in_memory(X)
         X = base.validated(self, X, reset=True, rows=2, finite=finite)
         operator, dense = as_operator(X), not (sp.issparse(X) or isinstance(X, Operator))
         s = self._to_compute(*operator.shape)
+        if self.n_components in BY_DATA:
+            self._check_in_memory(X, sample_weight)
         Xc, mean, mass = base.centered_rows(operator, sample_weight, self.center)
         energy = Xc.energy()
         if not (finite or math.isfinite(energy)):
@@ -268,48 +278,33 @@ class PCA(CovarianceMixin, BaseEstimator):
         names = ("solver", "formulation", "tol", "max_iter")
         options: dict[str, Any] = {name: getattr(self, name) for name in names}
         options |= {"dense": dense, "energy": energy, "seed": base.seed(self.random_state)}
+        choice["seed"], selection = options["seed"], None
         if isinstance(self.n_components, RealNotInt):
             result = growing_subspace(Xc, float(self.n_components) * energy, **options)
+        elif self.n_components == "parallel":
+            results: list[Any] = []
+
+            def values(s: int) -> Array:
+                results.append(leading_subspace(Xc, s, **options))
+                return results[-1].ritz.theta
+
+            selection, result = parallel(X, mean, energy, values, **choice), results[-1]
         else:
             result = leading_subspace(Xc, s, start=vars(self).get("_start"), **options)
-        return X, Decomposition(result, energy, mass, mean, Xc.shape, operator.passes)
+        if self.n_components == "cv":
+            table = to_numpy(X).astype(float)
+            selection = cross_validated(table, center=self.center, **choice)
+        known = result, energy, mass, mean, Xc.shape, operator.passes
+        return X, Decomposition(*known, selection=selection)
 
-    def _complete(self, X: Any, sample_weight: Any, summary: Any) -> tuple[Any, Decomposition]:
-        """Return X, to be completed by the model once it is set, and the components of it."""
-        operator, (N, d) = as_operator(X), X.shape
-        weights, observed = (
-            base.checked_weights(sample_weight, operator),
-            int(summary.counted.sum()),
-        )
-        if not isinstance(self.n_components, Integral):
-            raise ValueError(
-                f"n_components={self.n_components!r} needs a complete table; give a number with "
-                f"missing={self.missing!r}"
-            )
-        if self.formulation is not None or self.solver not in ("auto", "gram"):
-            raise ValueError(
-                f"X has missing cells, and missing={self.missing!r} takes solver='gram' in turns; leave "
-                f"solver={self.solver!r} and formulation={self.formulation!r} out"
-            )
-        s, free = self._to_compute(N - 2, d - 1), observed - d
-        if self.missing == "em" and s * (N + d - s - 1) >= free:
-            raise ValueError(
-                f"{observed} cells of X are there, too few for n_components={s} of {N} rows and {d} "
-                "columns by least squares; use missing='shrink', or fewer components"
-            )
-        options = {"shrink": self.missing == "shrink", "weights": weights, "center": self.center}
-        options |= {
-            "tol": self.tol,
-            "max_iter": self.max_iter,
-            "seed": base.seed(self.random_state),
-        }
-        fit = fit_missing(operator, s, summary.mean if self.center else 0 * summary.mean, **options)
-        warn_above(fit.change, self.tol, "completing X", self.max_iter)
-        share = summary.missing.sum() / (N * d)
-        why = (
-            f"gram: {share:.1%} of the cells are missing, {fit.iterations} turns of completing them"
-        )
-        return X, fit.decomposition(operator, observed, why)
+    def _check_in_memory(self, X: Any, sample_weight: Any) -> None:
+        """Refuse weights, and data whose columns cannot be permuted or whose cells cannot be filled."""
+        method, remedy = self.n_components, "give a number, a fraction or 'gavish-donoho'"
+        if sample_weight is not None:
+            raise ValueError(f"n_components={method!r} takes no sample_weight; {remedy}")
+        if isinstance(X, Operator) or (method == "cv" and sp.issparse(X)):
+            kind = "an array" if method == "cv" else "an array or a sparse matrix"
+            raise ValueError(f"n_components={method!r} needs {kind} in memory; {remedy}")
 
     def _begin_from(self, fitted: PCA) -> None:
         self._start = fitted._principal[0].T
@@ -321,7 +316,7 @@ class PCA(CovarianceMixin, BaseEstimator):
         self.residual_powers_ = residual_powers(Xc, self._principal[0].T, mass)
 
     def _to_compute(self, N: float, d: int) -> int:
-        """Return how many components to compute: "mle" and None need the whole spectrum."""
+        """Return how many components to compute: None and most methods need the whole spectrum."""
         if self.n_components == "mle" and d > N:
             raise ValueError(
                 f"n_components='mle' needs n_samples >= n_features, got {N} and {d}; give a number "
@@ -335,10 +330,11 @@ class PCA(CovarianceMixin, BaseEstimator):
     def _set(self, data: Decomposition) -> None:
         """Set the fitted attributes, for as many components as are asked for."""
         self._state, self._mass, self._energy = data.state, data.mass, data.energy
-        ritz, (N, d), n = data.result.ritz, data.shape, data.count(self.n_components)
+        ritz, (N, d), chosen = data.result.ritz, data.shape, data.select(self.n_components)
+        n = data.count(self.n_components) if chosen is None else chosen.at_least_one()
         variance, ratio, total = data.variances()
         xp = namespace(ritz.theta)
-        self.n_samples_, self.n_components_ = int(N), n
+        self.n_samples_, self.n_components_, self.selection_ = int(N), n, chosen
         self.components_ = ritz.V[:, :n].T
         self.singular_values_ = xp.sqrt(ritz.theta[:n])
         self.explained_variance_, self.explained_variance_ratio_ = variance[:n], ratio[:n]

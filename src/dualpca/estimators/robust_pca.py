@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import StrOptions
 
 from ..linalg import Array, to_numpy
+from ..linear.selection import METHODS
 from ..operators import Operator, Selected, as_operator
 from ..progress import convergence
 from ..robust.cell_fit import fit_cells, fit_holes
@@ -17,10 +18,13 @@ from ..robust.fit import RobustFit, fit_robust
 from ..robust.sample import scree, take_sample
 from ..robust.scale import CENTERS
 from ..robust.starts import STARTS
-from ._base import ROTATION, checked_weights, seed, validated
+from ._base import COUNT, FRACTION, ROTATION, checked_weights, seed, validated
 from ._missing import MISSING, CellsMixin, summary_of
 from ._outliers import ROBUST_CONSTRAINTS, OutlierScoresMixin
 from ._scores import CovarianceMixin
+
+#: The methods that choose a number of components; "mle" is about all rows.
+CHOICES = set(METHODS) - {"mle"}
 
 
 @dataclass(eq=False, repr=False)
@@ -34,11 +38,12 @@ class RobustPCA(CellsMixin, CovarianceMixin, OutlierScoresMixin, BaseEstimator):
 
     Parameters
     ----------
-    n_components : int, float, "auto", "outliers" or None
+    n_components : int, float, str or None
         A number; the fraction of the robust variance to explain (0 < f < 1); "auto", for a picture, the
         fewest components that hold 80 % of it, at most 10; "outliers", to detect them, the fewest that
-        hold 99 %, at most a fifth of the rows and one less than n_features; or None, all n_features,
-        which needs more than twice as many rows. The robust variance is that of the least outlying half
+        hold 99 %, at most a fifth of the rows and one less than n_features; a method of
+        :func:`dualpca.n_components` other than "mle"; or None, all n_features, which needs more than
+        twice as many rows. The robust variance, and what methods see, is that of the least outlying half
         of the rows, as in :meth:`scree`.
     loss : str or Loss
         "l1" (the paper's), "lp", "huber", "log", "cauchy", "geman_mcclure", "welsch", "tukey", or an
@@ -128,7 +133,7 @@ class RobustPCA(CellsMixin, CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         The share of the nearest half of the rows that the starts have in common.
     loss_ : Loss
         The loss with its scale.
-    n_components_, n_samples_, n_features_in_, residual_, n_iter_, n_passes_, convergence_
+    n_components_, selection_, n_samples_, n_features_in_, residual_, n_iter_, n_passes_, convergence_
         As in :class:`dualpca.PCA`; the residual is that of DCA.
 
     Notes
@@ -154,6 +159,7 @@ class RobustPCA(CellsMixin, CovarianceMixin, OutlierScoresMixin, BaseEstimator):
     _parameter_constraints = {  # noqa: RUF012
         **ROBUST_CONSTRAINTS,
         "rotation": ROTATION,
+        "n_components": [COUNT, FRACTION, StrOptions({"auto", "outliers", *CHOICES}), None],
         "center": [StrOptions({"joint", *CENTERS}), "array-like", None],
         "init": [StrOptions({"auto", *STARTS}), "array-like", list, tuple],
         "solver": [StrOptions({"auto", "anderson", "dca", "irls", "dual"}), callable],
@@ -181,7 +187,7 @@ class RobustPCA(CellsMixin, CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         parts, (d, s) = fit.components, fit.components.V.shape
         self.components_ = rows.asarray(np.ascontiguousarray(parts.V.T))
         self._rotate()
-        self._noise_directions = d - s
+        self._noise_directions, self.selection_ = d - s, fit.selection
         self.noise_variance_ = fit.noise / (d - s) if d > s else 0.0
         self.mean_ = rows.asarray(parts.center)
         self._mean_rest = rows.asarray(parts.center - to_numpy(self.mean_))
@@ -211,6 +217,10 @@ class RobustPCA(CellsMixin, CovarianceMixin, OutlierScoresMixin, BaseEstimator):
             if not (isinstance(self.center, str) and self.center == "joint"):
                 raise ValueError(
                     f"center={self.center!r} stays; cells=True fits it, as 'joint' does"
+                )
+            if X.sparse:
+                raise ValueError(
+                    "cells=True replaces cells, which would fill sparse X; give an array"
                 )
             fit, model = fit_cells(X, self, np.random.default_rng(start), weights)
             self.cell_scales_ = model.scales

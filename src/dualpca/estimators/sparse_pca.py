@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, fields
 from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 
 from ..linalg import Array, fix_signs, namespace, orthonormalize, to_numpy
@@ -20,9 +21,10 @@ from ..progress import convergence
 from ..solvers.base import TINY
 from ..solvers.solve import user_stacklevel
 from ..solvers.subspace import warn_above
-from ..sparse.active import ActiveColumns
-from ..sparse.components import SparseOptions
+from ..sparse.active import ALL, ActiveColumns
+from ..sparse.branch import CLOSED
 from ..sparse.deflation import adjusted_variances, cumulative_variances
+from ..sparse.options import SparseOptions
 from . import _base as base
 from ._fit_context import reports_progress
 from ._scores import ScoresMixin, row_share
@@ -62,14 +64,23 @@ class SparsePCA(ScoresMixin, BaseEstimator):
         As in :class:`dualpca.PCA`. Afterwards a loading is 0 only where it was in all components.
     n_starts : int or None
         The number of starts, of which the best is kept: by deflation, for each component, leading
-        eigenvectors, single features and random vectors (None is 8); else principal axes and random
-        rotations of these (None is 1).
+        eigenvectors, single features and random vectors; else principal axes and random rotations of
+        these. None takes nothing random: four eigenvectors and every feature (the 256 most promising)
+        by deflation, else the axes.
+    certify : bool
+        Whether to prove that each component is the best with its number of nonzeros, by branch and
+        bound, which replaces it by a better one if there is one. It needs ``method="deflation"``,
+        ``penalty="cardinality"``, ``positive=False`` and at most 1,500 features.
+    max_nodes : int
+        The most nodes of branch and bound for a component; ``gap_`` tells what was left open.
     tol : float
         Stop when a step turns a component by at most this angle. With deflation and
         ``penalty="cardinality"`` components are then fixed points to rounding.
     max_iter : int
-        The most steps for a component; a ConvergenceWarning has the residual reached.
-    random_state, verbose
+        The most steps from a start; a ConvergenceWarning has the residual reached.
+    random_state
+        As in :class:`dualpca.PCA`, for the random ones of ``n_starts``. The default has none.
+    verbose
         As in :class:`dualpca.PCA`.
 
     Attributes
@@ -85,6 +96,15 @@ class SparsePCA(ScoresMixin, BaseEstimator):
         components (Shen and Huang 2008).
     n_nonzero_ : array of shape (n_components,)
         The number of nonzero loadings of each component.
+    upper_bound_ : array of shape (n_components,)
+        What no unit vector with as many nonzeros as asked for (with a penalty: as the component has)
+        exceeds in variance, in what ``deflation`` by the components before it leaves of the data. The
+        first one bounds ``explained_variance_[0]``.
+    gap_ : array of shape (n_components,)
+        The most that a component may be short of the best one, as a share of the bound: 1 less its
+        variance, in what those before it leave, over ``upper_bound_``.
+    n_nodes_ : int
+        The nodes of branch and bound, over all components; 0 without ``certify``.
     mean_ : array of shape (n_features,)
     n_components_, n_samples_, n_features_in_ : int
     residual_ : float
@@ -100,8 +120,9 @@ class SparsePCA(ScoresMixin, BaseEstimator):
     Components are fixed points of DCA, by deflation on ``minimize delta_C(w) - 1/2 ||X w||^2`` with the
     hull C of the k-sparse unit vectors (:func:`dualpca.formulations.sparse`), by "block" on
     :func:`dualpca.formulations.block_sparse`, and with "l0" and "l1", before they are fitted again, on
-    :func:`dualpca.formulations.gpower`; by "reconstruction", of alternating least squares. These are
-    stationary points and not certified maxima, which are NP-hard to find.
+    :func:`dualpca.formulations.gpower`; by "reconstruction", of alternating least squares. By deflation
+    with "cardinality" no exchange of a feature for another is better, among the features searched.
+    Maxima are NP-hard to find: ``gap_`` tells how near these are, and ``certify`` closes it where it can.
 
     Examples
     --------
@@ -111,6 +132,11 @@ class SparsePCA(ScoresMixin, BaseEstimator):
     >>> spca = SparsePCA(3, n_nonzero=10, random_state=0).fit(X)
     >>> spca.n_nonzero_.tolist()
     [10, 10, 10]
+    >>> bool(0 < spca.gap_[0] < 0.2)
+    True
+    >>> proven = SparsePCA(1, n_nonzero=5, certify=True).fit(X)
+    >>> bool(proven.gap_[0] < 1e-8)
+    True
     >>> spca.transform(X).shape
     (1797, 3)
     >>> wide, narrow = SparsePCA(3, random_state=0).path(X, [20, 5])
@@ -129,6 +155,8 @@ class SparsePCA(ScoresMixin, BaseEstimator):
         "center": ["boolean"],
         "rotation": base.ROTATION,
         "n_starts": [base.COUNT, None],
+        "certify": ["boolean"],
+        "max_nodes": [base.COUNT],
         **base.ITERATION_CONSTRAINTS,
     }
 
@@ -143,6 +171,8 @@ class SparsePCA(ScoresMixin, BaseEstimator):
     center: bool = True
     rotation: str | None = None
     n_starts: int | None = None
+    certify: bool = False
+    max_nodes: int = 10_000
     tol: float = 1e-3
     max_iter: int = 1000
     random_state: Any = None
@@ -188,29 +218,47 @@ class SparsePCA(ScoresMixin, BaseEstimator):
                 f"method='reconstruction' bounds the number of nonzeros and takes no "
                 f"penalty={self.penalty!r}; use penalty='cardinality', or method='block'"
             )
+        if self.certify and (self.method != "deflation" or not bounded or self.positive):
+            raise ValueError(
+                f"certify=True proves components of method='deflation' with penalty='cardinality' and "
+                f"positive=False, got method={self.method!r}, penalty={self.penalty!r} and "
+                f"positive={self.positive!r}; change these, or leave certify=False and see gap_"
+            )
         first = models[0]
         X = base.validated(first, X, reset=True, rows=2)
         operator = as_operator(X)
         N, d = operator.shape
         s = min(N, d) if self.n_components is None else int(self.n_components)
         base.check_components(s, N, d)
+        if self.certify and d > ALL:
+            raise ValueError(
+                f"certify=True needs at most {ALL:,} features, got {d:,}; choose the features of largest "
+                "variance first, or leave certify=False and see gap_"
+            )
         sizes = [base.nonzeros(model.n_nonzero, s, d) if bounded else (d,) * s for model in models]
         Xc, mean, mass = base.centered_rows(operator, sample_weight, self.center)
         with Xc.blas_limited():
             columns, W = ActiveColumns(Xc), vars(self).get("_start")
             energy = float(columns.C.variances.sum())
             check_energy(energy, Xc)
-            names = ("method", "deflation", "penalty", "alpha", "positive", "n_starts", "tol")
-            options = {name: getattr(self, name) for name in (*names, "max_iter")}
+            names = [field.name for field in fields(SparseOptions)][1:-1]
+            options = {name: getattr(self, name) for name in names}
             options["seed"] = base.seed(self.random_state)
             for model, k in zip(models, sizes, strict=True):
                 model.__dict__.update({n: v for n, v in vars(first).items() if n.endswith("_in_")})
-                result, CW = columns.solve(SparseOptions(k, **options), W)
-                W = result.W
+                chosen = SparseOptions(k, **options)
+                result, CW = columns.solve(chosen, W)
+                W, (values, bounds) = result.W, columns.bounds(chosen, result, CW)
                 model.n_components_, model.n_samples_, model.n_passes_ = s, N, Xc.passes
                 model.residual_, model.n_iter_ = result.residual, result.iterations
                 model.convergence_ = convergence(None, result.residual)
                 model.mean_ = Xc.asarray(np.zeros(d)) if mean is None else mean
+                model.upper_bound_ = Xc.asarray(bounds / (mass - 1))
+                left = bounds > columns.C.floor
+                model.gap_ = Xc.asarray(
+                    np.where(left, 1 - values / np.where(left, bounds, 1.0), 0.0)
+                )
+                model.n_nodes_ = result.nodes
                 model._set_components(W, CW, energy, mass, Xc)
         return X
 
@@ -243,6 +291,14 @@ class SparsePCA(ScoresMixin, BaseEstimator):
                 stacklevel=user_stacklevel(),
             )
         warn_above(self.residual_, self.tol, self.method, self.max_iter)
+        gap = float(max(self.gap_))
+        if gap > 2 * CLOSED and self.n_nodes_ >= self.max_nodes:  # else a listener stopped it
+            warnings.warn(
+                f"certify=True left a gap_ of {gap:.1e} after max_nodes={self.max_nodes} nodes; raise "
+                "max_nodes, or change n_nonzero",
+                ConvergenceWarning,
+                stacklevel=user_stacklevel(),
+            )
 
     def _score_weights(self, components: Array, scale: Array) -> Array:
         return namespace(components).linalg.pinv(components)  # loadings are not orthogonal

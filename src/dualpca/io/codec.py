@@ -17,6 +17,7 @@ from ..kernels.features import Nystroem, RandomFourier, pairwise
 from ..kernels.pairwise import KERNELS
 from ..linalg import to_numpy
 from ..linear.incremental import Sums
+from ..linear.selection import Selection
 from ..losses import LOSSES
 from ..solvers import SOLVERS
 from .fitted import MAX_JOBS, check_compressed
@@ -41,7 +42,7 @@ def estimator_classes() -> dict[str, type]:
 def object_classes() -> dict[str, type]:
     """Return the frozen dataclasses that parameters and fitted attributes may be, by name."""
     registered = (type(entry) for entry in (*LOSSES.values(), *SOLVERS.values()))
-    return {kind.__name__: kind for kind in (*registered, Sums, Nystroem, RandomFourier)}
+    return {kind.__name__: kind for kind in (*registered, Sums, Nystroem, RandomFourier, Selection)}
 
 
 def _may_be_fitted(kind: type, key: str) -> bool:

@@ -15,11 +15,11 @@ COUNTS = {"n_features_in_": "d", "n_components_": "k", "n_samples_": "N"}
 SHAPES = {
     "": "agreement_ offset_",
     "+": "residual_ variance_shortfall_ noise_variance_ gap_ dual_residual_ gamma_ score_cutoff_ "
-    "orthogonal_cutoff_ n_iter_ n_passes_",
+    "orthogonal_cutoff_ n_iter_ n_passes_ n_nodes_",
     "d": "mean_ _mean_rest fill_ center_ feature_names_in_",
     "d+": "scale_ cell_scales_",
     "k+": "singular_values_ explained_variance_ explained_variance_ratio_ n_nonzero_ "
-    "cumulative_variance_ratio_ eigenvalues_",
+    "cumulative_variance_ratio_ eigenvalues_ upper_bound_",
     "N": "outliers_",
     "N+": "score_distances_ orthogonal_distances_ weights_",
     "kd": "components_",
@@ -120,7 +120,8 @@ def _check_attributes(fitted: dict[str, Any]) -> None:
     for shape, names in SHAPES.items():
         for name in names.split():
             if name in fitted:
-                _check_attribute(name, fitted[name], shape, sizes)
+                each = name == "gap_" and "upper_bound_" in fitted  # of each sparse component
+                _check_attribute(name, fitted[name], "k+" if each else shape, sizes)
     if not all(isinstance(name, str) for name in fitted.get("feature_names_in_", ())):
         raise ValueError("feature_names_in_ holds a value that is no text")
 

@@ -24,15 +24,13 @@ from ..solvers.spectral import Gram
 from ..solvers.spectral.ritz import Ritz, SubspaceResult
 from .decomposition import Decomposition
 from .incremental import GRAM_FEATURES
+from .selection import Selection
 
 #: Least squares of fewer cells than components take the smallest scores, by a ridge of this size.
 RIDGE = 1e-10
 
 #: The systems of rows are solved for about this many numbers at a time.
 NUMBERS = 2**21
-
-#: Numbers of components that are tried beyond the best.
-LATER = 3
 
 #: How many differences Anderson acceleration keeps.
 MEMORY = 6
@@ -198,7 +196,9 @@ class MissingFit:
     change: float
     iterations: int
 
-    def decomposition(self, X: Operator, observed: int, why: str) -> Decomposition:
+    def decomposition(
+        self, X: Operator, observed: int, why: str, selection: Selection | None = None
+    ) -> Decomposition:
         """Return the components as those of a PCA whose residuals are the last change.
 
         Completed cells have no noise: the energy beside the components is that of the ``observed``
@@ -212,7 +212,8 @@ class MissingFit:
         result = replace(pca.result, ritz=pairs, steps=self.iterations, note=why)
         energy = float(theta.sum()) + pca.left * pca.mass * (N * d / observed)
         center = X.asarray(pca.center) if pca.center.any() else None
-        return Decomposition(result, energy, pca.mass, center, X.shape, X.passes)
+        known = result, energy, pca.mass, center, X.shape, X.passes
+        return Decomposition(*known, selection=selection)
 
 
 def fit_missing(
@@ -241,14 +242,14 @@ def fit_missing(
     plain, mixed, iteration = state, False, 0
     while iteration < max_iter:
         iteration += 1
-        noise = pca.noise
-        pca = pca_of_completed(X, _model(state, noise, shrink), *data)
-        image = _turned(pca.state, state)
-        change = norm(image - state) / max(norm(image[:, 1:]), 1e-300)
-        merit = change if shrink else pca.left
+        trial = pca_of_completed(X, _model(state, pca.noise, shrink), *data)
+        image = _turned(trial.state, state)
+        moved = norm(image - state) / max(norm(image[:, 1:]), 1e-300)
+        merit = moved if shrink else trial.left
         if mixed and merit > best * (1 + 1e-12):
             state, past, mixed = plain, Past(MEMORY), False
             continue
+        pca, change = trial, moved
         if report_step(name, change, tol, X.passes) or change <= tol:
             break
         best, plain = merit, image
@@ -285,27 +286,28 @@ def observed_residual(X: Operator, model: Completion, weights: Array | None = No
 
 
 def gcv(
-    X: Operator, mean: np.ndarray, observed: int, most: int, **options: Any
-) -> dict[int, float]:
-    """``n sum_observed (x - fit)^2 / (n - d - q (N + d - q - 1))^2`` of n cells (Josse and Husson 2012).
+    X: Operator, mean: np.ndarray, observed: int, **options: Any
+) -> tuple[Selection, MissingFit]:
+    """``n sum_observed (x - fit)^2 / (n - d - q (N + d - q - 1))^2`` of n cells, at its first minimum.
 
-    The generalised cross-validation of the cells that are there, for q components from 0 to ``most``; it
-    ends where LATER numbers in turn are no better.
+    The generalised cross-validation of the cells that are there (Josse and Husson 2012), by the number q
+    of components. Also return the fit of the best number, or of one component if that is none.
     """
-    N, d = X.shape
-    weights = options.get("weights")
-    values: dict[int, float] = {}
-    start = Completion(mean, np.zeros((d, 1)), np.ones(1))
-    for q in range(most + 1):
+    (N, d), values = X.shape, list[float]()
+    fits: list[Any] = [None]
+    model = Completion(mean, np.zeros((d, 1)), np.ones(1))
+    for q in range(min(N - 2, d - 1) + 1):
         freedom = observed - d - q * (N + d - q - 1)
-        if freedom <= 0:
+        if q > 1 and (freedom <= 0 or values[-1] >= values[-2]):
             break
         if q:
-            start = fit_missing(X, q, mean, start=start, **options).model
-        values[q] = observed * observed_residual(X, start, weights) / freedom**2
-        if q - min(values, key=values.__getitem__) >= LATER:
-            break
-    return values
+            fits.append(fit_missing(X, q, mean, start=model, **options))
+            model = fits[-1].model
+        left = observed_residual(X, model, options.get("weights"))
+        values.append(observed * left / freedom**2 if freedom > 0 else np.inf)
+    best = int(np.argmin(values))
+    chosen = Selection("gcv", best, np.arange(len(values)), np.array(values))
+    return chosen, fits[max(best, 1)]
 
 
 def log_likelihood(X: Operator, model: Completion, noise: float) -> Array:

@@ -12,6 +12,7 @@ from ._outlier_map import OutlierMapDisplay, WeightsDisplay
 from ._reconstruction import ReconstructionDisplay
 from ._scores import BiplotDisplay, ScoresDisplay
 from ._scree import ScreeDisplay
+from ._selection import SelectionDisplay
 
 __all__ = [
     "BiplotDisplay",
@@ -21,5 +22,6 @@ __all__ = [
     "ReconstructionDisplay",
     "ScoresDisplay",
     "ScreeDisplay",
+    "SelectionDisplay",
     "WeightsDisplay",
 ]

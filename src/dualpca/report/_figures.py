@@ -64,11 +64,14 @@ def log_axis(title: str, values: Any) -> dict[str, Any]:
 
 
 def scree(
-    series: list[tuple[str, np.ndarray, np.ndarray]], more: np.ndarray | None = None
+    series: list[tuple[str, np.ndarray, np.ndarray]],
+    more: np.ndarray | None = None,
+    limits: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """Return bars of shares and lines of cumulative shares, for each (name, shares, cumulative).
 
-    ``more`` are the shares of components that were not fitted, in pale bars after the others.
+    ``more`` are the shares of components that were not fitted, in pale bars after the others, ``limits``
+    those that components had to exceed, a line.
     """
     traces: list[dict[str, Any]] = []
     for second, (name, shares, cumulative) in enumerate(series):
@@ -89,6 +92,11 @@ def scree(
         pale |= {"name": "not fitted", "marker": {"color": "--good"}, "opacity": 0.4}
         traces.append({**pale, "offsetgroup": "0"})
         n += len(more)
+    if limits is not None:
+        at = list(range(1, len(limits) + 1))
+        line = _trace("scatter", "threshold %{x}: %{y:.1%}", "threshold", x=at, y=rounded(limits))
+        traces.append({**line, "name": "threshold", "mode": "lines"})
+        traces[-1]["line"] = {"color": "--ink", "dash": "dot"}
     ticks = {"dtick": 1} if n <= 15 else {}
     shares_axis = {"title": "share of variance", "tickformat": ".0%", "range": [0, 1.05]}
     return figure(traces, {"title": "component", **ticks}, shares_axis, barmode="group")

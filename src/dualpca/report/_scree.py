@@ -68,9 +68,25 @@ def scree(fitted: FittedModel, data: Data | None, rows: Rows | None) -> Section:
                 "they divide the rest of the variance as the most central half of the rows does"
             )
         hint += f" Pale bars are components that were not fitted: {source}."
+    limits = _limits(fitted, k if more is None else k + len(more))
+    if limits is not None:
+        hint += f" The dotted line is the threshold of {fitted.estimator.selection_.method}."
     behind = html.table("Shares of the variance", ["Component", *head], listed)
     body = html.figure("scree-plot", words, hint=hint, data=behind)
-    return Section(body, {"scree-plot": [figures.scree(series, more)]})
+    return Section(body, {"scree-plot": [figures.scree(series, more, limits)]})
+
+
+def _limits(fitted: FittedModel, n: int) -> np.ndarray | None:
+    """Return the shares that the first n components had to exceed; None where nothing chose by such.
+
+    Those of a robust model are of other variances than its own.
+    """
+    selection = getattr(fitted.estimator, "selection_", None)
+    if selection is None or selection.threshold is None or fitted.is_robust:
+        return None
+    if fitted.has_no_variance:
+        return None
+    return selection.threshold[:n] * (fitted.shares[0] / selection.statistic[0])
 
 
 def _plain_shares(fitted: FittedModel, X: Any) -> np.ndarray | None:

@@ -43,6 +43,9 @@ def summary(fitted: FittedModel, data: Data | None, rows: Rows | None, notes: An
     if data is not None and data.shape[0] != fitted.n_samples:
         facts.append(("Rows of this report", counted(data.shape[0], "row")))
     facts.append(("Estimator", f"{fitted.name}, {counted(fitted.n_components, 'component')}"))
+    if (selection := getattr(fitted.estimator, "selection_", None)) is not None:
+        n = counted(selection.n_components, "component") if selection.n_components else "none"
+        facts.append(("Number of components", f"{n} by {selection.method}"))
     if hasattr(fitted.estimator, "kernel"):
         facts.append(("Kernel", _kernel(fitted.estimator)))
     changed = [f"{name}={in_words(v)}" for name, v in fitted.changed_parameters().items()]
@@ -125,8 +128,14 @@ def _accuracy(fitted: FittedModel) -> list[str]:
     if fitted.name == "SparsePCA":
         lines.append(
             "No step changes a component any more, but other starts may lead to components with more "
-            "variance: sparse components have no proof that they are the best."
+            "variance."
         )
+        if hasattr(model, "gap_"):
+            lines[-1] = (
+                "Of the most variance that a component of as few variables can have, in what those "
+                f"before it leave, each one misses at most {percent(float(max(model.gap_)))}: a bound "
+                "that was computed, not an estimate."
+            )
     shortfall = getattr(model, "variance_shortfall_", None)
     if shortfall is not None:
         lines.append(

@@ -32,6 +32,9 @@ CORRELATED, PAIRED = 0.5, 2000
 #: more than SETTLED.
 ROUNDS, SETTLED, STEPS = 6, 0.02, 30
 
+#: Residuals have at least this share of the scale of their column: those of a constant one are rounding.
+FLOOR = 1e-6
+
 #: Rows within this quantile of chi-squared of the scores keep their mass; others lose it as 1/distance^2.
 LEVERAGE = 0.99
 
@@ -73,7 +76,7 @@ def predicted(Z: np.ndarray, wrapped: np.ndarray) -> np.ndarray:
     slope = np.where(usable, known * guess, 0).sum(axis=0)
     slope /= np.maximum(np.where(usable, guess**2, 0).sum(axis=0), 1e-300)
     guess *= slope
-    rest = column_scales(Z - guess)[1]
+    rest = np.maximum(column_scales(Z - guess)[1], FLOOR)
     off = ~(np.abs(Z - guess) <= chi2_quantile(CELL, 1) ** 0.5 * rest)
     return np.where(off, guess, Z)
 
@@ -97,17 +100,17 @@ def fit_sample(
 ) -> tuple[CellModel, np.ndarray, float]:
     """Fit rows in memory, scales anew in each round; return model, scores, sum of squared scales."""
     B = model.scores_of(X.data).astype(float)
-    least = np.inf
+    least, floor = np.inf, FLOOR * model.scales
     for _ in range(rounds):
         residuals = X.data - model.center - B @ model.V.T
-        scales = column_scales(residuals)[1]
+        scales = np.maximum(column_scales(residuals)[1], floor)
         if not (scales**2).sum() < (1 - SETTLED) * least:
             break
         least = float((scales**2).sum())
         model = replace(model, scales=scales)
         model, _, _ = converge(X, model, B, masses(B, *scatter(model, X, B)), tol, steps)
     residuals = X.data - model.center - B @ model.V.T
-    return model, B, float((column_scales(residuals)[1] ** 2).sum())
+    return model, B, float((np.maximum(column_scales(residuals)[1], floor) ** 2).sum())
 
 
 def tables(S: np.ndarray, location: np.ndarray, scale: np.ndarray) -> Iterator[np.ndarray]:

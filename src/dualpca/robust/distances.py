@@ -259,9 +259,10 @@ class RobustComponents:
     def too_few(self, wanted: Any, rows: int, d: int) -> int:
         """Return how many more components hold the share ``wanted`` at least.
 
-        It is 0 for a number of them, and for "outliers", which is no promise of a share.
+        It is 0 for a number of them, and for "outliers" and methods, which promise no share.
         """
-        if wanted is None or isinstance(wanted, Integral) or wanted == "outliers":
+        promise = wanted == "auto" or not isinstance(wanted, str | Integral | None)
+        if not promise:
             return 0
         share, most = share_and_most(wanted, min(rows, d), rows)
         held, s = float(self.variances.sum()), len(self.variances)

@@ -24,6 +24,7 @@ from ..linalg import (
     to_numpy,
 )
 from ..linalg import eps as machine_eps
+from ..linear.selection import Selection
 from ..losses import Loss, as_loss
 from ..operators import Centered, Kernel, Matrix, Operator, Weighted, centered
 from ..operators.block_ops import energy_of, row_norms
@@ -39,6 +40,7 @@ from .sample import (
     Sample,
     by_weight,
     number_of_components,
+    selected,
     take_kernel_sample,
     take_sample,
 )
@@ -92,6 +94,7 @@ class RobustFit:
     iterations: int
     refitted: bool
     directions: int
+    selection: Selection | None = None
 
     @property
     def noise(self) -> float:
@@ -124,7 +127,8 @@ def fit_robust(
             sample = take_sample(*data)
         else:
             sample = take_kernel_sample(*data, between, check_spectrum)
-        s = max(number_of_components(options.n_components, sample), least)
+        selection = selected(options.n_components, sample)
+        s = max(number_of_components(selection or options.n_components, sample), least)
         if check_spectrum is not None and sample.spectrum is not None:
             check_spectrum(sample.spectrum, s)
         solver = _solver(options.solver, s, X)
@@ -163,7 +167,7 @@ def fit_robust(
     by_row = by_row if weights is None else by_row * (weights > 0)
     by_row = by_row / max(largest(by_row), 1e-300)
     beside = max(sample.rows.shape[1] - components.V.shape[1], 0)
-    way = start, residual, iterations, refitted, beside
+    way = start, residual, iterations, refitted, beside, selection
     return RobustFit(components, rows, by_row, loss, *way)
 
 

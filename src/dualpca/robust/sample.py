@@ -11,6 +11,8 @@ import numpy as np
 from numpy.random import Generator
 
 from ..linalg import Array, eigh, eps, host_sample, sampled_rows, to_numpy
+from ..linear.resampling import cross_validated, parallel
+from ..linear.selection import BY_SPECTRUM, METHODS, Selection, Spectrum
 from ..operators import Centered, Matrix, Operator
 from ..operators.views import check_energy
 from .scale import SAMPLE_ROWS, fixed_center, half, least_outlying, spatial_median
@@ -138,20 +140,53 @@ def by_weight(weights: np.ndarray, most: int, rng: Generator) -> np.ndarray:
     return np.sort(order[np.searchsorted(np.cumsum(weights[order]), places, side="right")])
 
 
-def scree(X: Matrix, fixed: np.ndarray | None, rng: Generator) -> np.ndarray:
-    """Return the variances of the least outlying half of the sample along its axes, decreasing."""
+def central_rows(X: Matrix, fixed: np.ndarray | None, rng: Generator) -> tuple[Matrix, np.ndarray]:
+    """Return the least outlying half of the sample, and its mean or the fixed centre."""
     n, d = X.shape
     middle = spatial_median(X)[:, 0] if fixed is None else fixed
     rows = least_outlying(X, half(n, min(10, d)), middle, rng)
     center = rows.column_sums()[0] / rows.shape[0] if fixed is None else fixed
+    return rows, center
+
+
+def scree(X: Matrix, fixed: np.ndarray | None, rng: Generator) -> np.ndarray:
+    """Return the variances of the least outlying half of the sample along its axes, decreasing."""
+    rows, center = central_rows(X, fixed, rng)
+    return _eigenvalues(rows, center) / max(rows.shape[0] - 1, 1)
+
+
+def _eigenvalues(rows: Matrix, center: np.ndarray) -> np.ndarray:
     view = Centered(rows, center[:, None])
-    S = view.gram() if d <= rows.shape[0] else view.kernel()
-    return np.clip(np.linalg.eigvalsh(S)[::-1], 0.0, None) / max(rows.shape[0] - 1, 1)
+    S = view.gram() if rows.shape[1] <= rows.shape[0] else view.kernel()
+    return np.clip(np.linalg.eigvalsh(S)[::-1], 0.0, None)
+
+
+def selected(method: Any, sample: Sample) -> Selection | None:
+    """Return the choice of a method among the least outlying half of the sample; None for no method.
+
+    Directions and permutations have generators of their own, so that the number does not depend on
+    random_state.
+    """
+    if method not in METHODS:
+        return None
+    rng, fixed = np.random.default_rng(0), sample.relative_center
+    rows, center = central_rows(sample.rows, fixed, rng)
+    (n, d), free = rows.shape, fixed is None
+    if method == "cv":
+        if rows.sparse:
+            raise ValueError("n_components='cv' needs dense rows; give 'parallel', or a number")
+        return cross_validated(rows.data - center, center=free, seed=0)
+    theta = _eigenvalues(rows, center)
+    if method == "parallel":
+        return parallel(rows.data, center, float(theta.sum()), lambda s: theta[:s], seed=0)
+    return BY_SPECTRUM[method](Spectrum(theta, n, n - free, d))
 
 
 def number_of_components(n: Any, sample: Sample) -> int:
-    """Return ``n_components`` as a number: as given, all, or from the robust scree."""
+    """Return ``n_components`` as a number: as given, selected, all, or from the robust scree."""
     rows, d = sample.rows.shape
+    if isinstance(n, Selection):
+        return n.at_least_one()
     if n is None:
         if rows <= 2 * d:
             raise ValueError(

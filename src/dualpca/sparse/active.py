@@ -8,8 +8,10 @@ import numpy as np
 
 from ..linalg import to_numpy
 from ..operators import Operator
-from .components import SparseOptions, SparseResult, fixed_point_target, refitted, sparse_components
-from .deflation import DeflatedGram, lengths, unit
+from .bounds import component_bounds
+from .components import SparseResult, fixed_point_target, refitted, sparse_components
+from .deflation import DeflatedGram, gaussian, lengths, unit
+from .options import SparseOptions
 
 #: The largest number of features for which X^T X is formed, and of active ones otherwise.
 ALL, ACTIVE = 1500, 4000
@@ -36,6 +38,7 @@ class ActiveColumns:
         self.X = X
         with np.errstate(over="ignore", invalid="ignore"):  # callers check for infinite variances
             self.C = DeflatedGram(X, formed=X.shape[1] <= ALL)
+        self._products: tuple[np.ndarray, np.ndarray] | None = None
 
     def solve(
         self, options: SparseOptions, warm: np.ndarray | None = None
@@ -46,7 +49,7 @@ class ActiveColumns:
         count = max(SPARE * widest, ALL // (s + 1))
         is_small = d <= ALL
         keep_all = is_small or count > ACTIVE
-        active = np.arange(d) if keep_all else self._candidates(s, count, options.seed)
+        active = np.arange(d) if keep_all else self._candidates(s, count)
         if warm is not None:
             active = np.union1d(active, np.flatnonzero(warm.any(axis=1)))
         for _ in range(0 if is_small else ROUNDS):
@@ -69,9 +72,31 @@ class ActiveColumns:
         W = unit(refitted(self.C, options, result.W))
         return replace(result, W=W), self.C @ W
 
-    def _candidates(self, s: int, count: int, seed: int) -> np.ndarray:
+    def bounds(
+        self, options: SparseOptions, result: SparseResult, CW: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the variance of each component in what those before it leave, and a bound on it.
+
+        The bound holds for as many nonzeros as were asked for, or as a penalty left.
+        """
+        W, counts = result.W, options.n_nonzero
+        if options.shrinks:
+            counts = tuple(np.maximum(np.count_nonzero(W, axis=0), 1).tolist())
+        sketch = self._sketch(len(counts))
+        values, bounds = component_bounds(self.C, counts, options.deflation, W, CW, sketch)
+        bounds = bounds if result.bounds is None else np.minimum(bounds, result.bounds)
+        return values, np.maximum(values, bounds)
+
+    def _sketch(self, s: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return random vectors, and the product of C with them, which costs one pass once."""
+        if self._products is None:
+            V = gaussian(self.X.shape[1], s)
+            self._products = V, self.C @ V
+        return self._products
+
+    def _candidates(self, s: int, count: int) -> np.ndarray:
         """Return the largest features in rough principal axes, and those of largest variance."""
-        Z = self.C @ np.random.default_rng(seed).standard_normal((self.X.shape[1], s + 4))
+        Z = self._sketch(s)[1]
         axes = Z @ np.linalg.svd(Z, full_matrices=False)[2].T
         return _largest(np.column_stack([axes[:, :s], self.C.variances]), count)
 

@@ -12,16 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
-import scipy.sparse.linalg
 
-from ..formulations import block_sparse, gpower, sparse
 from ..linalg import Array
-from ..operators import Operator
 from ..problem import DCProblem
 from ..progress import report_step
+from .branch import best_support
 from .deflation import (
     DeflatedGram,
     adjusted_variances,
@@ -29,52 +26,13 @@ from .deflation import (
     column_targets,
     cumulative_variances,
     fit_targets,
+    gaussian,
+    leading_subspace,
     polar_targets,
     unit,
 )
-
-#: Starts of a component found by deflation, unless n_starts is given: they share the products.
-STARTS = 8
-
-#: DCA steps from all starts before the best one continues alone.
-EXPLORE = 6
-
-#: Supports of LANCZOS features or more get their leading eigenvector from Lanczos, not LAPACK. On
-#: supports of more than WIDEST features, whose matrix would not be small, DCA continues without.
-LANCZOS, WIDEST = 100, 4000
-
-
-@dataclass(frozen=True)
-class SparseOptions:
-    """The parameters of :class:`dualpca.SparsePCA`; ``n_nonzero`` has a number for each component."""
-
-    n_nonzero: tuple[int, ...]
-    method: str
-    deflation: str
-    penalty: str
-    alpha: float
-    positive: bool
-    n_starts: int | None
-    tol: float
-    max_iter: int
-    seed: int
-
-    @property
-    def shrinks(self) -> bool:
-        """Whether a penalty shrinks the loadings, which are then refitted on their support."""
-        return self.penalty != "cardinality"
-
-    def objective(self, X: Operator, j: int | None, longest: float) -> DCProblem:
-        """Return the problem of component j, or of all components together if j is None.
-
-        ``longest`` is the largest length of a column of X, which penalties are relative to.
-        """
-        if self.shrinks:
-            gamma = self.alpha * (longest if self.penalty == "l1" else longest**2)
-            return gpower(X, gamma, self.penalty, self.positive).dual
-        if j is None:
-            return block_sparse(X, self.n_nonzero, self.positive).dual
-        return sparse(X, self.n_nonzero[j], self.positive)
+from .options import SparseOptions
+from .search import best_component, eigenvector, longer_part, starting_points
 
 
 @dataclass(frozen=True)
@@ -88,6 +46,9 @@ class SparseResult:
     problems: list[DCProblem]
     residual: float
     iterations: int
+    #: What branch and bound proved, if asked for: a bound for each component, and the nodes it took.
+    bounds: Array = None
+    nodes: int = 0
 
     def step(self, Z: Array) -> Array:
         """Return ``dG*(Z)``, the end of a DCA step; Z may have more features than W."""
@@ -117,7 +78,7 @@ def refitted(C: DeflatedGram, options: SparseOptions, W: Array) -> Array:
         return _iterate(C, power_step, W, options)[0]
     C, W = C.undeflated(), W.copy()
     for j in np.flatnonzero(W.any(axis=0)):
-        w = _eigenvector(C, W[:, [j]], options)
+        w = eigenvector(C, W[:, [j]], options)
         # The refitted components before it may explain all of it.
         W[:, [j]] = w if C.remove(w, C @ w, options.deflation) else 0.0
     return W
@@ -138,117 +99,25 @@ def fixed_point_target(C: DeflatedGram, options: SparseOptions, W: Array, CW: Ar
 def _one_by_one(C: DeflatedGram, options: SparseOptions, warm: Array) -> SparseResult:
     """Find each component in what deflation by those before it leaves of C."""
     n, s = len(C.variances), len(options.n_nonzero)
-    rng = np.random.default_rng(options.seed)
-    V = _leading_subspace(C, rng.standard_normal((n, min(n, s + 4))), steps=4)
-    W, worst, total, problems = np.zeros((n, s)), 0.0, 0, []
+    V = leading_subspace(C, gaussian(n, s), steps=4)
+    rng, problems = np.random.default_rng(options.seed), []
+    W, worst, total, bounds, nodes = np.zeros((n, s)), 0.0, 0, np.zeros(s), 0
     for j in range(s):
         problems.append(options.objective(C.data, j, C.longest))
-        variances = np.maximum(C.variances, 0.0)
-        if variances.sum() <= C.floor:
+        if np.maximum(C.variances, 0.0).sum() <= C.floor:
             continue
-        V = _leading_subspace(C, V, steps=1)
-        starts = _starts(V, variances, options, rng)
+        V = leading_subspace(C, V, steps=1)
+        starts = starting_points(C, V, options.n_nonzero[j], options, rng)
         starts = starts if warm is None else np.column_stack([warm[:, [j]], starts])
-        w, Cw, residual, iterations = _component(C, problems[j], starts, options)
+        w, Cw, residual, iterations = best_component(C, problems[j], starts, options)
         worst, total = max(worst, residual), total + iterations
+        if options.certify:
+            proof = best_support(C.block(np.arange(n)), options.n_nonzero[j], w, options.max_nodes)
+            (w, bounds[j], more), Cw = proof, C @ proof[0]
+            nodes += more
         if C.remove(w, Cw, options.deflation):
             W[:, [j]] = w
-    return SparseResult(W, problems, worst, total)
-
-
-def _leading_subspace(C: DeflatedGram, V: Array, steps: int) -> Array:
-    """Return rough leading eigenvectors of C by subspace iteration from V."""
-    for _ in range(steps):
-        V = np.linalg.qr(V)[0]
-        CV = C @ V
-        V = CV @ np.linalg.eigh(V.T @ CV)[1][:, ::-1]
-    return np.linalg.qr(V)[0]
-
-
-def _starts(V: Array, variances: Array, options: SparseOptions, rng: Any) -> Array:
-    """Return ``n_starts`` leading eigenvectors, features of largest variance and random vectors.
-
-    With a penalty the feature of largest variance is always among them: the others might vanish.
-    """
-    n, count = len(variances), options.n_starts or STARTS
-    dense = min(V.shape[1], (count + 1) // 2)
-    single = max(min(n, (count - dense + 1) // 2), int(options.shrinks))
-    E = np.zeros((n, single))
-    E[np.argsort(-variances, kind="stable")[:single], np.arange(single)] = 1.0
-    R = rng.standard_normal((n, max(count - dense - single, 0)))
-    if options.positive:
-        V, R = _longer_part(V), np.abs(R)
-    return np.column_stack([V[:, :dense], E, R])
-
-
-def _longer_part(V: Array) -> Array:
-    """Return the positive or the negative part of each column, whichever is longer."""
-    longer = (V.clip(0) ** 2).sum(axis=0) >= (V.clip(None, 0) ** 2).sum(axis=0)
-    return (V * np.where(longer, 1.0, -1.0)).clip(0)
-
-
-def _component(
-    C: DeflatedGram, problem: DCProblem, W: Array, options: SparseOptions
-) -> tuple[Array, Array, float, int]:
-    """Return w, ``C w``, the length of the last step and the number of steps, from the best start.
-
-    DCA, except that on the k-sparse ball w becomes the leading eigenvector on its support once a step
-    keeps the support or is short. No further step on that support could exceed it; both moves raise
-    the objective, and there are finitely many supports. The search then ends with a step from an
-    eigenvector that keeps the support, or whose eigenvector is no better.
-    """
-    step, W = problem.G.conjugate.subgradient, unit(W)
-    explored = EXPLORE if W.shape[1] > 1 else 0
-    for _ in range(explored):
-        W = unit(step(column_targets(W, C @ W)))
-    CW = C @ W
-    Z = column_targets(W, CW)
-    best = int(np.argmax([problem.G.conjugate(Z[:, [j]]) for j in range(Z.shape[1])]))
-    w, Cw = W[:, [best]], CW[:, [best]]
-    residual, steps = np.inf, 0
-    last, level, is_eigenvector = (w, Cw), -np.inf, False
-    while steps < options.max_iter:
-        new, steps = unit(step(column_targets(w, Cw))), steps + 1
-        residual = float(np.linalg.norm(new - w))
-        short, same = residual <= options.tol, np.array_equal(new != 0, w != 0)
-        if report_step("deflation", residual, options.tol) or (same and is_eigenvector):
-            break
-        w = _eigenvector(C, new, options) if (short or same) and not options.shrinks else new
-        Cw, is_eigenvector = C @ w, w is not new
-        if is_eigenvector:
-            value = float(np.vdot(w, Cw))
-            if value <= level:  # features are tied: the last eigenvector is a subgradient as well
-                (w, Cw), residual = last, 0.0
-                break
-            last, level = (w, Cw), value
-        elif short:
-            break
-    return w, Cw, residual, explored + steps
-
-
-def _eigenvector(C: DeflatedGram, w: Array, options: SparseOptions) -> Array:
-    """Return the leading eigenvector on the support of w, to rounding.
-
-    Return w itself on wide supports, if an eigenvector that must be positive is not, and if Lanczos
-    does not converge.
-    """
-    S = np.flatnonzero(w)
-    if not 1 < len(S) <= WIDEST:
-        return w
-    B = C.block(S)
-    try:
-        if len(S) < LANCZOS:
-            v = np.linalg.eigh(B)[1][:, -1]
-        else:
-            v = scipy.sparse.linalg.eigsh(B, 1, which="LA", v0=w[S, 0], tol=0)[1][:, 0]
-    except scipy.sparse.linalg.ArpackNoConvergence:
-        return w
-    v = v if v @ w[S, 0] >= 0 else -v
-    if options.positive and v.min() < 0:
-        return w
-    w = w.copy()
-    w[S, 0] = v
-    return w
+    return SparseResult(W, problems, worst, total, bounds if options.certify else None, nodes)
 
 
 def _together(C: DeflatedGram, options: SparseOptions, warm: Array) -> SparseResult:
@@ -260,10 +129,10 @@ def _together(C: DeflatedGram, options: SparseOptions, warm: Array) -> SparseRes
     n, s = len(C.variances), len(options.n_nonzero)
     rng, by_fit = np.random.default_rng(options.seed), options.method == "reconstruction"
     problem = options.objective(C.data, None, C.longest)
-    V = _leading_subspace(C, rng.standard_normal((n, min(n, s + 4))), steps=8)[:, :s]
+    V = leading_subspace(C, gaussian(n, s), steps=8)[:, :s]
     turns = [rng.standard_normal((s, s)) for _ in range((options.n_starts or 1) - 1)]
     starts = [V, *(V @ np.linalg.qr(turn)[0] for turn in turns)]
-    starts = [_longer_part(W) for W in starts] if options.positive else starts
+    starts = [longer_part(W) for W in starts] if options.positive else starts
     if options.shrinks:  # the axes might vanish
         starts.append(_pivots(C, s))
     if warm is not None and not by_fit:
@@ -280,8 +149,7 @@ def _together(C: DeflatedGram, options: SparseOptions, warm: Array) -> SparseRes
 
     tried = [_iterate(C, dca_step, W, options) for W in starts]
     if by_fit:
-        many = max(options.n_starts or 1, STARTS)
-        other = replace(options, method="deflation", deflation="projection", n_starts=many)
+        other = replace(options, method="deflation", deflation="projection", n_starts=None)
         deflated = sparse_components(C, other)
         tried.append((deflated.W, np.inf, deflated.iterations))
         tried += [] if warm is None else [(warm, np.inf, 0)]

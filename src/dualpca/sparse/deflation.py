@@ -25,7 +25,7 @@ class DeflatedGram(Operator):
 
     def __init__(self, X: Operator, formed: bool = True) -> None:
         n = X.shape[1]
-        self.X, self.shape = X, (n, n)
+        self.X, self.shape, self.formed = X, (n, n), formed
         self._C: Any = to_numpy(X.gram()) if formed else None
         self._diagonal = X.column_squares() if self._C is None else np.diag(self._C).copy()
         self._L, self._R, self._basis = (np.zeros((n, 0)) for _ in range(3))
@@ -54,8 +54,10 @@ class DeflatedGram(Operator):
         return max(float(self.variances.max(initial=0.0)), 0.0) ** 0.5
 
     def matmul(self, V: np.ndarray) -> np.ndarray:
-        if self._C is not None:
-            return self.corrected(V, self._C @ V)
+        if self.formed:
+            S = np.flatnonzero(V.any(axis=1))
+            few = 2 * len(S) < len(V)  # C is symmetric, and rows are contiguous
+            return self.corrected(V, self._C[S].T @ V[S] if few else self._C @ V)
         CV = to_numpy(self.X.sweep(self.X.asarray(V)))
         return self.corrected(V, CV.astype(float, copy=False))
 
@@ -68,9 +70,12 @@ class DeflatedGram(Operator):
 
     def block(self, S: np.ndarray) -> np.ndarray:
         """Return the principal submatrix on the features S."""
-        formed = self._C is not None
-        C = self._C[np.ix_(S, S)] if formed else to_numpy(self.X.take_columns(S).gram())
+        C = self._C[np.ix_(S, S)] if self.formed else to_numpy(self.X.take_columns(S).gram())
         return C - self._L[S] @ self._R[S].T
+
+    def rows(self, S: np.ndarray | slice) -> np.ndarray:
+        """Return the rows of the features S of a matrix that is ``formed``."""
+        return self._C[S] - self._L[S] @ self._R.T
 
     def remove(self, w: np.ndarray, z: np.ndarray, rule: str) -> bool:
         """Remove the component w, where z is the product with w (Mackey 2008).
@@ -121,6 +126,20 @@ def cumulative_variances(W: np.ndarray, CW: np.ndarray) -> np.ndarray:
         return float(np.vdot(np.linalg.pinv(G[:j, :j], RANK, hermitian=True), M[:j, :j]))
 
     return np.array([captured(j + 1) for j in range(len(G))])
+
+
+def gaussian(n: int, s: int) -> np.ndarray:
+    """Return the random vectors from which s leading eigenvectors are sought, the same in every fit."""
+    return np.random.default_rng(0).standard_normal((n, min(n, s + 4)))
+
+
+def leading_subspace(C: DeflatedGram, V: np.ndarray, steps: int) -> np.ndarray:
+    """Return rough leading eigenvectors of C by subspace iteration from V."""
+    for _ in range(steps):
+        V = np.linalg.qr(V)[0]
+        CV = C @ V
+        V = CV @ np.linalg.eigh(V.T @ CV)[1][:, ::-1]
+    return np.linalg.qr(V)[0]
 
 
 def lengths(W: np.ndarray) -> np.ndarray:
