@@ -146,7 +146,6 @@ SETTINGS: dict[str, Method] = {
 HOLES: dict[str, Method] = {
     SHRINK: missing("shrink"),
     'PCA(missing="em")': missing("em"),
-    OURS: cells,
     "IterativeImputer, PCA": filled(lambda: IterativeImputer(random_state=0), decomposition.PCA),
     "KNNImputer, PCA": filled(KNNImputer, decomposition.PCA),
     "means, PCA": filled(SimpleImputer, decomposition.PCA),

@@ -236,11 +236,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "holes": lambda: holes_part(available(HOLES, notes), asked.seeds),
         "scale": lambda: scale_part((asked.rows, *LARGE[1:])),
     }
-    for part in asked.only:
-        records += [finite(record) for record in series[part]()]
+
+    def write() -> None:
         found = {"seeds": asked.seeds, "notes": notes, "records": records}
         (asked.out / "cell_race.json").write_text(json.dumps(found, indent=1) + "\n")
         (asked.out / "cell_race.md").write_text(report(found))
+
+    for part in asked.only:
+        for record in series[part]():
+            records.append(finite(record))
+            if len(records) % 50 == 0:
+                write()  # so that what was run is never lost
+        write()
     log("\n".join([*notes, f"wrote {asked.out / 'cell_race.md'}"]))
 
 
