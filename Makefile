@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-busy test-native test-lowest torture coverage mutants audit dist race race-quick race-passes race-work robust-race reproduce docs lint format clean
+.PHONY: help install demo test test-all test-busy test-native test-lowest torture coverage mutants audit dist race race-quick race-passes race-work robust-race cell-race reproduce docs lint format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -113,6 +113,11 @@ robust-race: install ## robust PCA beside its peers, about an hour; rrcov where 
 	$(BIN)/python -m experiments.robust_peers $(ARGS)
 	$(BIN)/python -m experiments.robust_grid
 	-$(BIN)/python -m experiments.robust_adbench
+
+# Where robustcov cannot be installed the race goes without it.
+cell-race: install ## holes, wrong cells and bad rows beside peers, a quarter of an hour; cellWise and missMDA where Rscript has them
+	-$(BIN)/python -m pip install -q --no-deps robustcov
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.cell_race $(ARGS)
 
 reproduce: install ## the paper's tables and figures, 40 minutes alone on the machine; ARGS="--quick" or "--docs"
 	$(BIN)/dualpca reproduce all $(ARGS)
