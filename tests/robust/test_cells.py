@@ -99,6 +99,7 @@ def test_planted_errors_are_found(seed):
     assert degrees(model.components_.T, V) < 1.5 * degrees(PCA(3).fit(good).components_.T, V)
     assert model.outliers_[:20].all()
     assert model.outliers_[20:].mean() < 0.02
+    assert np.array_equal(model.predict(X) == -1, model.outliers_)
     flagged = model.cell_outliers_
     assert flagged[20:][wrong[20:]].mean() > 0.99
     assert flagged[20:][~wrong[20:]].mean() < 0.03
@@ -108,6 +109,16 @@ def test_planted_errors_are_found(seed):
     assert np.sqrt(((filled - good[20:])[changed] ** 2).mean()) < 0.5
     usual = ~(flagged | np.isnan(X))[20:]
     assert np.array_equal(filled[usual], X[20:][usual])
+
+
+@pytest.mark.parametrize("d", [6, 8, 12, 30])
+def test_good_cells_are_flagged_as_often_as_they_should(d):
+    """However many columns there are: residuals are judged by their noise, not by how small they are."""
+    shares = []
+    for seed in range(3):
+        X, _, _, _ = planted(seed, n=300, d=d, cells=0, rows=0, holes=0.05)
+        shares.append(RobustPCA(3, cells=True, random_state=0).fit(X).cell_outliers_.mean())
+    assert 0.003 < np.median(shares) < 0.03
 
 
 def test_rows_alone_fail_where_cells_do_not():

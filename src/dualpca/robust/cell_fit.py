@@ -13,7 +13,7 @@ import numpy as np
 from ..linalg import Array, to_numpy
 from ..linear.missing import Completed, Completion
 from ..losses import Tanh
-from ..operators import Matrix, Operator, RowMap, as_operator
+from ..operators import Matrix, Operator, as_operator
 from ..preprocessing.columns import medians
 from ..progress import phase
 from .cells import CELL, CellModel, converge
@@ -95,15 +95,24 @@ def masses(B: np.ndarray, location: np.ndarray, covariance: np.ndarray) -> np.nd
     return np.minimum(1.0, chi2_quantile(LEVERAGE, B.shape[1]) / np.maximum(distance2, 1e-300))
 
 
+def there_each(X: np.ndarray) -> float:
+    """Return how many cells of a row are there, on average."""
+    return float((~np.isnan(X)).sum() / len(X))
+
+
 def fit_sample(
     X: Matrix, model: CellModel, tol: float, rounds: int, steps: int
 ) -> tuple[CellModel, np.ndarray, float]:
     """Fit rows in memory, scales anew in each round; return model, scores, sum of squared scales."""
     B = model.scores_of(X.data).astype(float)
     least, floor = np.inf, FLOOR * model.scales
+    # Residuals of fitted rows and columns are smaller than noise.
+    (n, _), s = X.shape, B.shape[1]
+    rows, columns = max(1 - s / there_each(X.data), 0.1), max(1 - (s + 1) / n, 0.1)
+    larger = (rows * columns) ** -0.5
     for _ in range(rounds):
         residuals = X.data - model.center - B @ model.V.T
-        scales = np.maximum(column_scales(residuals)[1], floor)
+        scales = np.maximum(larger * column_scales(residuals)[1], floor)
         if not (scales**2).sum() < (1 - SETTLED) * least:
             break
         least = float((scales**2).sum())
@@ -142,12 +151,10 @@ def fit_cells(
     if weights is not None and whole is X:
         mass = mass * to_numpy(weights)
     model, move, steps = converge(whole, model, B, mass, options.tol, options.max_iter)
-    model = final = replace(model, kind=np.float64)
-    completed: Operator = Completed(X, model)
-    if whole is X:  # their scores are known
-        completed = RowMap(X, X.shape, lambda rows, block: [(rows, final(block, B[rows]))])
+    model = replace(model, kind=np.float64)
     spread, df = typical_size(np.sqrt((B * B).sum(axis=1))), freedom(sample, B.shape[1])
-    rows = row_distances(completed, model.center, model.V, weights, spread, df)
+    # Rows of the fit are completed as new ones are, so that both are flagged alike.
+    rows = row_distances(Completed(X, model), model.center, model.V, weights, spread, df)
     loss = Tanh(Tanh.tuning * max(rows.cutoff(LEVERAGE), 1e-300))
     by_row = row_weights(loss, rows, None, 0.0)
     by_row = by_row if X.is_distributed else to_numpy(by_row).astype(float)

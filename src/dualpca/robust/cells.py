@@ -115,26 +115,20 @@ class CellModel:
         """Return robust scores of a block of rows."""
         return self.scores(*self.split(block))
 
-    def residuals(
-        self, block: Any, B: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def residuals(self, block: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the fit ``c + V b``, the residuals, NaN where cells are missing, and bad rows."""
         given = to_numpy(dense(block)).astype(float, copy=False)
         R, there = split(given, self.center)
-        B = self.scores(R, there) if B is None else B
-        fit = self.center + B @ self.V.T
+        fit = self.center + self.scores(R, there) @ self.V.T
         t2, usual = self.losses(self.squares(there * (R + self.center - fit)), there)
         # A bounded loss says how many cells are wrong.
         most = float(self.cell_loss.psi(np.full(1, 1e200))[0]) / self.usual
         return fit, given - fit, t2 > usual * (1 + BAD_CELLS * (most - 1))
 
-    def __call__(self, block: Any, B: np.ndarray | None = None) -> Any:
-        """Return rows with the fit in holes and, unless the row is bad as a whole, in flagged cells.
-
-        The fit is that of the scores B where they are given.
-        """
+    def __call__(self, block: Any) -> Any:
+        """Return rows with the fit in holes and, unless the row is bad as a whole, in flagged cells."""
         block = dense(block)
-        fit, R, bad = self.residuals(block, B)
+        fit, R, bad = self.residuals(block)
         change = np.isnan(R) | (self.flagged(R) & ~bad[:, None])
         if not change.any():
             return block
