@@ -117,6 +117,13 @@ def test_complete_rows_are_those_of_pca(missing):
     np.testing.assert_allclose(model.score_samples(X), plain.score_samples(X), rtol=1e-9)
 
 
+def test_densities_without_noise_are_those_of_pca():
+    _, X = table(5, n=60, d=4)
+    np.testing.assert_allclose(
+        PCA(4, missing="em").fit(X).score_samples(X), PCA(4).fit(X).score_samples(X)
+    )
+
+
 def test_shrinking_predicts_better_than_least_squares_where_cells_are_few():
     errors = {"em": [], "shrink": []}
     for seed in range(10):

@@ -242,7 +242,7 @@ class PCA(CovarianceMixin, BaseEstimator):
         -------
         log_likelihood : array of shape (n_samples,)
         """
-        if self._takes_holes:
+        if self._takes_holes and self.noise_variance_ > 0:
             self._check_kind(X, "score_samples")
             rows = validated(self, X, reset=False, sparse=False, finite=False)
             return observed_likelihood(as_operator(rows), self._completion(), self.noise_variance_)
