@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import _check_n_features, validate_data
 
-from ..linalg import is_single, total
+from ..linalg import is_single, to_numpy, total
 from ..linear.rotation import ROTATIONS
 from ..operators import Operator, Weighted, as_operator, as_rows, centered, is_streamed
 from ..operators.centering import minus_center
@@ -261,6 +261,13 @@ def check_same_kind(X: Any, fitted: Any, method: str) -> None:
             f"Inputs passed to {method}() must use the same namespace and the same device as those "
             f"passed to fit(): got {given} where fit() was given {expected}; convert X, or fit again"
         )
+
+
+def as_given(values: Any, X: Any) -> Any:
+    """Return an array with a number for each cell of X: a data frame like X where that is one."""
+    if not hasattr(X, "iloc") or hasattr(X, "__dask_graph__"):
+        return values
+    return type(X)(to_numpy(values), index=X.index, columns=X.columns)
 
 
 def check_scores(X: Any, columns: int) -> Any:

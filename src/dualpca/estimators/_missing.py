@@ -18,7 +18,7 @@ from ..preprocessing import columns
 from ..robust.cells import CELL, CellModel
 from ..robust.scale import chi2_quantile
 from ..solvers.subspace import warn_above
-from ._base import checked_weights, seed, validated
+from ._base import as_given, checked_weights, seed, validated
 
 #: What cells that are NaN may become.
 MISSING = {"error", "em", "shrink"}
@@ -37,12 +37,7 @@ def summary_of(X: Any, names: Any) -> columns.ColumnSummary:
     columns.check_cells(summary, names, "impute")
     if operator.sparse and summary.incomplete:
         raise ValueError(_SPARSE)
-    empty = np.flatnonzero(summary.counted == 0)
-    if len(empty):
-        listed = ", ".join(columns.column_name(j, names) for j in empty[:5])
-        raise ValueError(
-            f"{len(empty)} columns of X have no value but NaN: {listed}; drop them before fitting"
-        )
+    columns.check_not_empty(summary.counted == 0, names)
     energy = float((summary.counted * summary.deviation**2).sum())
     if summary.deviation.any():
         check_energy(max(energy, 5e-324), operator)  # it may have vanished
@@ -133,7 +128,8 @@ class HolesMixin:
         """Return the rows with their holes filled.
 
         A missing cell becomes its conditional mean, given the cells of the row that are there, in the
-        Gaussian model of the components and the noise around them.
+        Gaussian model of the components and the noise around them. With ``cells=True`` it becomes the
+        robust fit of its row, and so do flagged cells of rows that are not bad as a whole.
 
         Parameters
         ----------
@@ -142,7 +138,7 @@ class HolesMixin:
         Returns
         -------
         X : array of the same shape, a data frame for a data frame
-            Rows that are complete stay as they are.
+            All other cells stay as they are.
         """
         model: Any = self
         if not self._takes_holes:
@@ -151,7 +147,7 @@ class HolesMixin:
             )
         rows = model._checked(X, "impute")
         rows = rows.map_rows(_itself, rows.shape[1]) if isinstance(rows, Operator) else rows
-        return type(X)(to_numpy(rows), index=X.index, columns=X.columns) if _is_frame(X) else rows
+        return as_given(rows, X)
 
 
 #: Up to so many cells their residuals are kept, beyond it those of flagged cells alone.
@@ -204,10 +200,7 @@ class CellsMixin(HolesMixin):
             )
         model._check_kind(X, "cell_residuals")
         rows = as_operator(validated(self, X, reset=False, sparse=False, finite=False))
-        residuals = rows.map_rows(_residuals_by(self._completion()), rows.shape[1])
-        if not _is_frame(X):
-            return residuals
-        return type(X)(to_numpy(residuals), index=X.index, columns=X.columns)
+        return as_given(rows.map_rows(_residuals_by(self._completion()), rows.shape[1]), X)
 
     def _set_cells(self, X: Operator) -> None:
         """Set the residuals and flags of the cells of the training rows."""
@@ -235,7 +228,3 @@ def _residuals_by(model: CellModel) -> Any:
 
 def _itself(rows: slice, block: Any) -> Any:
     return block
-
-
-def _is_frame(X: Any) -> bool:
-    return hasattr(X, "iloc") and not hasattr(X, "__dask_graph__")

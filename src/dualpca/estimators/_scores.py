@@ -18,7 +18,7 @@ from ..operators.block_ops import dense
 from ..robust.distances import score_distances, scores_and_distances
 from ..robust.reasons import blame
 from ..solvers.solve import user_stacklevel
-from ._base import check_same_kind, check_scores, shifted, validated
+from ._base import as_given, check_same_kind, check_scores, shifted, validated
 from ._fit_context import FitContext, reports_progress
 from ._missing import HolesMixin
 
@@ -297,10 +297,7 @@ class CovarianceMixin(HolesMixin, ScoresMixin):
             return asarray_like(np.concatenate([parts, expected + origin], axis=1), cells)
 
         both = operator.map_rows(part, 2 * d)
-        halves = both[:, :d], both[:, d:]
-        if not hasattr(X, "iloc"):
-            return list(halves)
-        return [type(X)(to_numpy(half), index=X.index, columns=X.columns) for half in halves]
+        return [as_given(half, X) for half in (both[:, :d], both[:, d:])]
 
     def get_covariance(self) -> Array:
         """Return the covariance ``V^T Diag(variance - noise) V + noise I`` of probabilistic PCA.

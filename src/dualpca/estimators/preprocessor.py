@@ -145,12 +145,7 @@ class Preprocessor(_Transform, SaveMixin, OneToOneFeatureMixin, TransformerMixin
             median, scale = columns.medians(
                 _sample(operator) if isinstance(X, Operator) else X, eps
             )
-            empty = np.flatnonzero(np.isnan(median))
-            if len(empty):
-                listed = ", ".join(columns.column_name(j, names) for j in empty[:5])
-                raise ValueError(
-                    f"{len(empty)} columns of X have no value but NaN: {listed}; drop them before fitting"
-                )
+            columns.check_not_empty(np.isnan(median), names)
         center = median
         if self.scaling == "standard":
             center, scale = summary.mean, summary.deviations(eps)

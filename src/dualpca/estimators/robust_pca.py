@@ -226,7 +226,7 @@ class RobustPCA(CellsMixin, CovarianceMixin, OutlierScoresMixin, BaseEstimator):
             self.cell_scales_ = model.scales
             return fit
         if incomplete:
-            return fit_holes(X, self, start, weights, shrink=self.missing == "shrink")[0]
+            return fit_holes(X, self, start, weights, shrink=self.missing == "shrink")
         return fit_robust(X, self, np.random.default_rng(start), weights)
 
     def _begin_from(self, fitted: RobustPCA) -> None:

@@ -36,19 +36,20 @@ NUMBERS = 2**21
 MEMORY = 6
 
 
+def systems(W: Array, V: Array, ridge: Array) -> Array:
+    """``V^T Diag(w_i) V + Diag(ridge)`` for each row i: s x s matrices."""
+    xp, (d, s) = namespace(W), V.shape
+    pairs = xp.reshape(V[:, :, None] * V[:, None, :], (d, s * s))
+    return xp.reshape(W @ pairs, (-1, s, s)) + asarray_like(np.diag(to_numpy(ridge)), W)
+
+
 def fitted_scores(R: Array, W: Array, V: Array, ridge: Array) -> Array:
     """``argmin_b sum_j w_ij (r_ij - v_j^T b)^2 + b^T Diag(ridge) b`` for each row i."""
-    xp, (d, s) = namespace(R), V.shape
-    pairs = xp.reshape(V[:, :, None] * V[:, None, :], (d, s * s))
-    # What is 0 beside the diagonal needs no eye: the ridge is added to every (s + 1)-th number.
-    diagonal = asarray_like(np.diag(to_numpy(ridge)).ravel(), R)
-    step = max(1, NUMBERS // (s * s))
-    parts = []
+    xp, step, parts = namespace(R), max(1, NUMBERS // V.shape[1] ** 2), []
     for i in range(0, R.shape[0], step):
         w = W[i : i + step, :]
-        G = xp.reshape(w @ pairs + diagonal, (-1, s, s))
         right = (w * R[i : i + step, :]) @ V
-        parts.append(xp.linalg.solve(G, right[:, :, None])[:, :, 0])
+        parts.append(xp.linalg.solve(systems(w, V, ridge), right[:, :, None])[:, :, 0])
     return stack(parts)
 
 
@@ -71,6 +72,11 @@ class Completion:
     center: np.ndarray
     V: np.ndarray
     ridge: np.ndarray
+
+    @classmethod
+    def constant(cls, values: np.ndarray) -> Completion:
+        """Return the model that fills each column with one value."""
+        return cls(values, np.zeros((len(values), 1)), np.ones(1))
 
     @classmethod
     def of(cls, center: Any, V: Any, variances: Any, noise: float, *, shrink: bool) -> Completion:
@@ -236,7 +242,7 @@ def fit_missing(
     all holes, or with the model ``start``.
     """
     data, name = (weights, s, center, seed), "shrink" if shrink else "em"
-    model = start or Completion(mean, np.zeros((len(mean), 1)), np.ones(1))
+    model = start or Completion.constant(mean)
     pca = pca_of_completed(X, model, *data)
     state, past, best, change = pca.state, Past(MEMORY), np.inf, np.inf
     plain, mixed, iteration = state, False, 0
@@ -295,7 +301,7 @@ def gcv(
     """
     (N, d), values = X.shape, list[float]()
     fits: list[Any] = [None]
-    model = Completion(mean, np.zeros((d, 1)), np.ones(1))
+    model = Completion.constant(mean)
     for q in range(min(N - 2, d - 1) + 1):
         freedom = observed - d - q * (N + d - q - 1)
         if q > 1 and (freedom <= 0 or values[-1] >= values[-2]):
@@ -320,10 +326,7 @@ def log_likelihood(X: Operator, model: Completion, noise: float) -> Array:
         xp, (center, V, ridge) = namespace(wide), model.like(wide)
         R, there = split(wide, center)
         inside = (R @ V) * fitted_scores(R, there, V, ridge)
-        pairs = xp.reshape(V[:, :, None] * V[:, None, :], (V.shape[0], -1))
-        diagonal = asarray_like(np.diag(model.ridge).ravel(), wide)
-        G = xp.reshape(there @ pairs + diagonal, (-1, V.shape[1], V.shape[1]))
-        determinant = xp.linalg.slogdet(G)[1] - logs
+        determinant = xp.linalg.slogdet(systems(there, V, ridge))[1] - logs
         constant = xp.sum(there, axis=1) * float(np.log(2 * np.pi * noise))
         square = (xp.sum(R * R, axis=1) - xp.sum(inside, axis=1)) / noise
         return xp.astype(-0.5 * (square + determinant + constant), block.dtype)

@@ -154,16 +154,9 @@ def cross_validated(
             table = np.where(folds == fold, np.nan, X)
             mean = np.nanmean(table, axis=0) if center else np.zeros(d)
             errors[0] += np.sum((np.where(np.isnan(table), mean, X) - X) ** 2)
-            model: Completion | None = None
+            model, operator = Completion.constant(mean), as_operator(table)
+            options: dict[str, Any] = {"shrink": False, "center": center, "tol": EM_TOL}
             for q in range(1, most + 1):
-                model = fit_missing(
-                    as_operator(table),
-                    q,
-                    mean,
-                    shrink=False,
-                    center=center,
-                    tol=EM_TOL,
-                    start=model,
-                ).model
+                model = fit_missing(operator, q, mean, start=model, **options).model
                 errors[q] += np.sum((model(table) - X) ** 2)
     return Selection("cv", int(np.argmin(errors)), np.arange(most + 1), errors / (N * d))

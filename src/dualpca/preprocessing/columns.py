@@ -207,6 +207,15 @@ def check_cells(summary: ColumnSummary, names: Any, missing: str) -> None:
         )
 
 
+def check_not_empty(empty: np.ndarray, names: Any) -> None:
+    """Raise an error that names the columns without any value."""
+    if empty.any():
+        listed = ", ".join(column_name(j, names) for j in np.flatnonzero(empty)[:5])
+        raise ValueError(
+            f"{empty.sum()} columns of X have no value but NaN: {listed}; drop them before fitting"
+        )
+
+
 def _worst(counts: np.ndarray, names: Any) -> str:
     """Return the names of the three columns with the largest counts."""
     order = [j for j in np.argsort(-counts, kind="stable")[:3] if counts[j]]

@@ -19,7 +19,7 @@ from ..progress import phase
 from .cells import CELL, CellModel, converge
 from .distances import robust_components, robust_scatter, row_distances, squared_distances
 from .fit import RobustFit, RobustOptions, fit_robust, row_weights
-from .sample import ENTRIES, ROWS, Sample, by_weight, number_of_components
+from .sample import Sample, chosen_rows, number_of_components
 from .scale import chi2_quantile, location_scale, typical_size
 from .selection import freedom
 from .starts import Start, best_start
@@ -189,25 +189,16 @@ def best_on_sample(
     return model, B, replace(start, name="cells")
 
 
-def chosen_rows(X: Operator, weights: Array | None, rng: np.random.Generator) -> np.ndarray:
-    """Return the rows of the sample, in order."""
-    most = max(100, min(ROWS, ENTRIES // max(X.shape[1], 1)))
-    if weights is not None and not X.is_distributed:
-        return by_weight(to_numpy(weights).astype(float), most, rng)
-    return np.sort(rng.choice(X.shape[0], min(X.shape[0], most), replace=False))
-
-
 def fit_holes(
     X: Operator, options: Any, seed: int, weights: Array | None, *, shrink: bool
-) -> tuple[RobustFit, Completion]:
+) -> RobustFit:
     """Complete the rows by the robust fit, and fit the completed rows, in turns until the axes stay.
 
     Holes are medians of their columns at first.
     """
-    rng = np.random.default_rng(seed)
-    middle = medians(to_numpy(X.take(chosen_rows(X, None, rng))), float(np.finfo(float).eps))[0]
-    complete = Completion(np.nan_to_num(middle), np.zeros((X.shape[1], 1)), np.ones(1))
-    fit, before = None, None
+    sample = X.take(chosen_rows(X, None, np.random.default_rng(seed)))
+    middle = medians(to_numpy(sample), float(np.finfo(float).eps))[0]
+    complete, before = Completion.constant(np.nan_to_num(middle)), np.zeros((X.shape[1], 0))
     for _ in range(TURNS):
         rows: Any = Completed(X, complete)
         if isinstance(X, Matrix):
@@ -216,10 +207,8 @@ def fit_holes(
         parts, (d, s) = fit.components, fit.components.V.shape
         noise = fit.noise / (d - s) if d > s else 0.0
         complete = Completion.of(parts.center, parts.V, parts.variances, noise, shrink=shrink)
-        if before is not None and before.shape == parts.V.shape:
-            turned = parts.V - before @ (before.T @ parts.V)
-            if np.linalg.norm(turned, 2) <= max(options.tol, SAME):
-                break
+        turned = parts.V - before @ (before.T @ parts.V)
+        if np.linalg.norm(turned, 2) <= max(options.tol, SAME):
+            break
         before = parts.V
-    assert fit is not None
-    return fit, complete
+    return fit

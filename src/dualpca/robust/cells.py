@@ -28,8 +28,8 @@ from .scale import chi2_quantile
 CELL = 0.99
 
 #: Scores are fitted with scales larger by these factors, one after the other, so that wrong cells lose
-#: their weight before they have pulled the fit; 0 is what the residuals of the row ask for.
-GRADUAL = (0.0, 0.0, 2.0, 1.0)
+#: their weight before they have pulled the fit; None is what the residuals of the row ask for.
+GRADUAL = (None, None, 2.0, 1.0)
 
 #: ``E |z|^{1/2}`` of a standard normal z. Its square over that of a row is a factor that M times larger
 #: cells, a share e of all, raise by ``e^2 M`` only: below half of them they are beyond 4 such scales.
@@ -96,7 +96,7 @@ class CellModel:
             left = R - B @ self.axes.T
             left *= there
             v = self.squares(left)
-            if factor == 0:
+            if factor is None:
                 size = np.sqrt(np.sqrt(v)).sum(axis=1) / np.maximum(there.sum(axis=1), 1.0)
                 v /= np.maximum((size / ROOT) ** 4, 1.0)[:, None]
             else:

@@ -54,14 +54,18 @@ class Sample:
         return A - np.outer(self.origin, B.sum(axis=0))
 
 
-def take_sample(X: Any, center: Any, weights: Array | None, rng: Generator) -> Sample:
-    """Draw rows, each as often as its weight says; dense ones are centred at their median."""
+def chosen_rows(X: Any, weights: Array | None, rng: Generator) -> np.ndarray:
+    """Draw the rows of a sample, in order, each as often as its weight says."""
     N, d = X.shape
     most = max(100, min(ROWS, ENTRIES // max(d, 1)))
     if weights is None:
-        chosen = np.sort(rng.choice(N, min(N, most), replace=False))
-    else:
-        chosen = sampled_rows(weights)[by_weight(host_sample(weights).astype(float), most, rng)]
+        return np.sort(rng.choice(N, min(N, most), replace=False))
+    return sampled_rows(weights)[by_weight(host_sample(weights).astype(float), most, rng)]
+
+
+def take_sample(X: Any, center: Any, weights: Array | None, rng: Generator) -> Sample:
+    """Draw rows, each as often as its weight says; dense ones are centred at their median."""
+    chosen, d = chosen_rows(X, weights, rng), X.shape[1]
     data, origin = X.take(chosen), np.zeros(d)
     data = (data if X.sparse else to_numpy(data)).astype(np.float64)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # see check_energy
