@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-busy test-native test-lowest torture coverage mutants audit dist race race-quick race-passes race-work robust-race cell-race reproduce docs lint format clean
+.PHONY: help install demo test test-all test-busy test-native test-lowest torture coverage mutants audit dist race race-quick race-passes race-work robust-race cell-race stream-race reproduce docs lint format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -65,7 +65,8 @@ coverage: install ## branch coverage of src/ by all tests and doctests; fails be
 mutants: install ## mutation testing of functions/base.py and linalg.py; fails where less than 85 % are killed
 	$(BIN)/python tests/mutants.py $(ARGS)
 
-# Without torch, whose old wheels bring gigabytes of CUDA, and without a browser. Old packages meet new
+# Without torch, whose old wheels bring gigabytes of CUDA, without a browser, and without river, which needs
+# a newer NumPy than we do. Old packages meet new
 # ones below them there, which deprecate what they use: that is not ours to mend. Two tests are left out:
 # pandas 2.2 does not read CSV to the last digit, and scikit-learn 1.6 takes operators for data frames.
 LOWEST := .venv-lowest
@@ -75,7 +76,7 @@ LOWEST_TESTS := $(addprefix tests/,io linear/test_weights.py plots preprocessing
 $(LOWEST)/.installed: pyproject.toml .ci/lowest.py
 	rm -rf $(LOWEST)
 	$(PYTHON) -m venv $(LOWEST)
-	$(PYTHON) .ci/lowest.py test -torch -playwright > $(LOWEST)/pins.txt
+	$(PYTHON) .ci/lowest.py test -torch -playwright -river > $(LOWEST)/pins.txt
 	$(LOWEST)/bin/python -m pip install -q --only-binary :all: -r $(LOWEST)/pins.txt
 	$(LOWEST)/bin/python -m pip install -q --no-deps -e .
 	touch $@
@@ -112,12 +113,16 @@ robust-race: install ## robust PCA beside its peers, about an hour; rrcov where 
 	-$(BIN)/python -m pip install -q --no-deps "robpy>=0.0.6"
 	$(BIN)/python -m experiments.robust_peers $(ARGS)
 	$(BIN)/python -m experiments.robust_grid
+	$(BIN)/python -m experiments.robust_clean
 	-$(BIN)/python -m experiments.robust_adbench
 
 # Where robustcov cannot be installed the race goes without it.
 cell-race: install ## holes, wrong cells and bad rows beside peers, a quarter of an hour; cellWise and missMDA where Rscript has them
 	-$(BIN)/python -m pip install -q --no-deps robustcov
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.cell_race $(ARGS)
+
+stream-race: install ## streams with bad rows, that turn and that jump, beside ORPCA, GRASTA and IncrementalPCA; 10 minutes
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.stream_race $(ARGS)
 
 reproduce: install ## the paper's tables and figures, 40 minutes alone on the machine; ARGS="--quick" or "--docs"
 	$(BIN)/dualpca reproduce all $(ARGS)

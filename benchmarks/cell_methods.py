@@ -17,10 +17,9 @@ from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 
 from dualpca import PCA, RobustPCA
 
-SCRIPT = Path(__file__).with_name("cell_peers.R")
+from .cellpca import cellpca
 
-#: Seconds that one fit in R may take.
-LIMIT = 300.0
+SCRIPT = Path(__file__).with_name("cell_peers.R")
 
 
 @dataclass(frozen=True)
@@ -50,12 +49,13 @@ def filled(imputer: Any, model: Any) -> Method:
     return method
 
 
-def missing(how: str) -> Method:
-    """``PCA(missing=...)``."""
+def missing(how: str, number: str | None = None) -> Method:
+    """``PCA(missing=...)``, with k components; fillings are those of another ``number`` of them."""
 
     def method(X: np.ndarray, k: int) -> Found:
-        model = PCA(k, missing=how, random_state=0).fit(X)
-        return projected(model, model.impute(X))
+        model = PCA(number or k, missing=how, random_state=0).fit(X)
+        full = model.impute(X)
+        return projected(PCA(k, random_state=0).fit(full) if number else model, full)
 
     return method
 
@@ -77,30 +77,52 @@ def robustcov(X: np.ndarray, k: int) -> Found:
     return Found(found.fitted, np.where(np.isnan(X), model.imputed_data_, X), found.axes)
 
 
-def in_r(name: str) -> Method:
-    """A method of cell_peers.R; R starts anew for each table."""
+class Peer:
+    """A method of cell_peers.R, in a process that is started once."""
 
-    def method(X: np.ndarray, k: int) -> Found:
+    def __init__(self, name: str) -> None:
+        self.name, self.process = name, None
+
+    def __call__(self, X: np.ndarray, k: int) -> Found:
         n, p = X.shape
         with tempfile.TemporaryDirectory() as folder:
             given, found = Path(folder, "X.bin"), Path(folder, "fit.bin")
             X.T.tofile(given)  # column by column
-            _rscript(name, k, n, p, given, found)
+            said = self.asked(f"{k} {n} {p} {given} {found}")
+            if said != "done":
+                raise RuntimeError(said or "R ended without an answer")
             fitted, full, axes = np.split(np.fromfile(found), np.cumsum([n * p, n * p]))
         return Found(fitted.reshape(p, n).T, full.reshape(p, n).T, axes.reshape(k, p).T)
 
-    return method
+    def asked(self, line: str) -> str:
+        """Send a line, and return the answer; other words of R before it are skipped."""
+        if self.process is None:
+            pipe = subprocess.PIPE
+            self.process = subprocess.Popen(_command(self.name), text=True, stdin=pipe, stdout=pipe)
+        print(line, file=self.process.stdin, flush=True)
+        said = (word.strip() for word in iter(self.process.stdout.readline, ""))
+        return next((word for word in said if word.startswith(("done", "failed:"))), "")
 
 
-def _rscript(*words: Any) -> str:
+def _command(*words: str) -> list[str]:
     program = shutil.which("Rscript")
     if program is None:
         raise RuntimeError("Rscript is not on the path")
-    command = [program, "--vanilla", str(SCRIPT), *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
-    if done.returncode:
-        raise RuntimeError("R failed: " + " ".join(done.stderr.split())[-200:])
-    return done.stdout.strip()
+    return [program, "--vanilla", str(SCRIPT), *words]
+
+
+def transcribed(start: Method) -> Method:
+    """The transcription of cellPCA, from the fit of another method."""
+
+    def method(X: np.ndarray, k: int) -> Found:
+        found = start(X, k)
+        V = np.linalg.qr(found.axes)[0]
+        center = found.fitted.mean(axis=0)
+        center, U, V = cellpca(X, center, (found.fitted - center) @ V, V)
+        fitted = center + U @ V.T
+        return Found(fitted, np.where(np.isnan(X), fitted, X), V)
+
+    return method
 
 
 def why_not(name: str) -> str:
@@ -112,16 +134,20 @@ def why_not(name: str) -> str:
             return str(problem)
     if name in R_METHODS:
         try:
-            said = _rscript(name, "check")
-        except (RuntimeError, subprocess.TimeoutExpired) as problem:
+            command = _command(R_METHODS[name], "check")
+        except RuntimeError as problem:
             return str(problem)
+        said = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
         return "" if said == "ok" else said or "R ended without an answer"
     return ""
 
 
-R_METHODS = ("MacroPCA", "cellPCA", "missMDA")
+#: Methods that need R, and what they need there.
+R_METHODS = {"MacroPCA": "MacroPCA", "cellPCA (transcribed)": "MacroPCA", "missMDA": "missMDA"}
+MACRO, CELL, MISSMDA = R_METHODS
 OURS = "RobustPCA(cells=True)"
 SHRINK = 'PCA(missing="shrink")'
+BY_GCV = 'PCA("gcv", missing="shrink")'
 
 
 def _robust(k: int) -> RobustPCA:
@@ -132,22 +158,25 @@ def _median() -> SimpleImputer:
     return SimpleImputer(strategy="median", keep_empty_features=True)
 
 
-#: For tables with wrong cells and bad rows.
+#: For tables with wrong cells and bad rows; missMDA for those with holes.
 SETTINGS: dict[str, Method] = {
     OURS: cells,
     "medians, RobustPCA": filled(_median, _robust),
     "medians, PCA": filled(_median, decomposition.PCA),
     SHRINK: missing("shrink"),
-    **{name: in_r(name) for name in R_METHODS[:2]},
+    MACRO: (macro := Peer(MACRO)),
+    CELL: transcribed(macro),
+    MISSMDA: (miss_mda := Peer(MISSMDA)),
     "robustcov": robustcov,
 }
 
 #: For tables with holes alone. The imputers have their defaults, but for the seed.
 HOLES: dict[str, Method] = {
     SHRINK: missing("shrink"),
+    BY_GCV: missing("shrink", "gcv"),
     'PCA(missing="em")': missing("em"),
     "IterativeImputer, PCA": filled(lambda: IterativeImputer(random_state=0), decomposition.PCA),
     "KNNImputer, PCA": filled(KNNImputer, decomposition.PCA),
     "means, PCA": filled(SimpleImputer, decomposition.PCA),
-    R_METHODS[2]: in_r(R_METHODS[2]),
+    MISSMDA: miss_mda,
 }

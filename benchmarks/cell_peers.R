@@ -1,7 +1,8 @@
-# PCA of tables with holes and wrong cells in R: cellWise's MacroPCA and cellPCA, and missMDA.
+# PCA of tables with holes and wrong cells in R: MacroPCA of cellWise, and missMDA.
 #
-# Rscript cell_peers.R METHOD check          prints "ok", or why the method cannot be run.
-# Rscript cell_peers.R METHOD K ROWS COLUMNS IN OUT
+# Rscript cell_peers.R METHOD check   prints "ok", or why the method cannot be run.
+# Rscript cell_peers.R METHOD         serves tables: a line "K ROWS COLUMNS IN OUT" of the standard input is
+#                                     answered by "done", or "failed: " and why.
 #
 # IN holds the table as doubles, column by column. OUT holds, as doubles, column by column, the fitted
 # values, the table with its holes filled, and the loadings.
@@ -12,37 +13,41 @@ if (!requireNamespace(package, quietly = TRUE)) {
   cat("R has no package", package)
   quit(status = 0)
 }
-if (words[1] == "cellPCA" && !exists("cellPCA", asNamespace("cellWise"))) {
-  cat("cellWise", as.character(packageVersion("cellWise")), "has no cellPCA")
-  quit(status = 0)
-}
-if (words[2] == "check") {
+if (length(words) > 1) {
   cat("ok")
   quit(status = 0)
 }
 
-size <- as.integer(words[2:4]) # components, rows, columns
-k <- size[1]
-x <- matrix(readBin(words[5], "double", size[2] * size[3]), size[2], size[3])
-x[is.nan(x)] <- NA
-colnames(x) <- paste0("x", seq_len(ncol(x)))
-center_plus <- function(center, scores, loadings) sweep(scores %*% t(loadings), 2, center, "+")
-
-if (words[1] == "missMDA") {
+by_missMDA <- function(x, k) {
   found <- missMDA::imputePCA(as.data.frame(x), ncp = k, scale = FALSE)
   full <- as.matrix(found$completeObs)
-  fitted <- as.matrix(found$fittedX)
   loadings <- svd(scale(full, scale = FALSE), nu = 0, nv = k)$v
-} else if (words[1] == "MacroPCA") {
-  found <- cellWise::MacroPCA(x, k = k, MacroPCApars = list(scale = FALSE, silent = TRUE))
-  loadings <- found$loadings
-  fitted <- center_plus(found$center, found$Cellimp$scoresci, loadings)
-  full <- ifelse(is.na(x), fitted, x)
-} else {
-  found <- cellWise::cellPCA(x, k)
-  loadings <- found$loadings
-  fitted <- center_plus(found$center, found$scores, loadings)
-  full <- ifelse(is.na(x), fitted, x)
+  list(fitted = as.matrix(found$fittedX), full = full, loadings = loadings)
 }
-stopifnot(all(dim(fitted) == dim(x)), nrow(loadings) == ncol(x))
-writeBin(as.double(c(fitted, full, loadings)), words[6])
+
+# Fitted values are those of the rows with all flagged and missing cells imputed, which are better in rows
+# that MacroPCA takes for bad ones than those of the cell-imputed data.
+by_MacroPCA <- function(x, k) {
+  pars <- list(scale = FALSE, silent = TRUE, DDCpars = list(silent = TRUE))
+  found <- cellWise::MacroPCA(x, k = k, MacroPCApars = pars)
+  fitted <- sweep(found$Fullimp$scoresfi %*% t(found$loadings), 2, found$center, "+")
+  list(fitted = fitted, full = ifelse(is.na(x), fitted, x), loadings = found$loadings)
+}
+
+fit <- if (words[1] == "missMDA") by_missMDA else by_MacroPCA
+lines <- file("stdin", "r")
+while (length(line <- readLines(lines, 1)) > 0) {
+  given <- strsplit(line, " ")[[1]]
+  size <- as.integer(given[1:3]) # components, rows, columns
+  x <- matrix(readBin(given[4], "double", size[2] * size[3]), size[2], size[3])
+  x[is.nan(x)] <- NA
+  dimnames(x) <- list(seq_len(nrow(x)), paste0("x", seq_len(ncol(x))))
+  said <- tryCatch({
+    found <- fit(x, size[1])
+    stopifnot(dim(found$fitted) == dim(x), dim(found$loadings) == c(ncol(x), size[1]))
+    writeBin(as.double(c(found$fitted, found$full, found$loadings)), given[5])
+    "done"
+  }, error = function(problem) paste("failed:", conditionMessage(problem)))
+  cat("\n", gsub("\n", " ", said), "\n", sep = "")
+  flush(stdout())
+}

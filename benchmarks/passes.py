@@ -59,8 +59,8 @@ class Data:
         if self.entries is not None:
             return Matrix(words(self.N, self.d, self.entries).astype(self.dtype))
         X = Matrix(rng.standard_normal((self.N, self.d), dtype=np.float32).astype(self.dtype))
-        copy = X.float32_copy(1.0) if self.arithmetic != self.dtype else None
-        return copy or X
+        single = X.in_float32(1.0) if self.arithmetic != self.dtype else None
+        return single or X
 
 
 def words(N: int, d: int, entries: int) -> sp.csr_array:

@@ -90,9 +90,9 @@ class CountedMatrix(_Counting, Matrix):
             self.work.add(1)
         return found
 
-    def float32_copy(self, *args: Any, **options: Any) -> Any:
+    def in_float32(self, *args: Any, **options: Any) -> Any:
         """X with products in float32, which are counted too."""
-        single = super().float32_copy(*args, **options)
+        single = super().in_float32(*args, **options)
         return None if single is None else CountedView(single, self.work)
 
 

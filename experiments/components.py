@@ -18,8 +18,8 @@ from dualpca.linear.selection import METHODS
 
 SHAPES = {"tall": (300, 20), "square": (60, 60), "wide": (40, 160)}
 
-#: A spike is ``1 + strength sqrt(d / N)``; strength 1 is the least that leaves a trace in the spectrum.
-STRENGTHS = (20.0, 12.0, 7.0)
+#: A spike is ``1 + strength sqrt(d / N)``; from strength 1 on one can be detected (Baik et al. 2005).
+STRENGTHS = (16.0, 8.0, 4.0)
 
 #: The degrees of freedom of heavy-tailed cells, the share of ruined rows, and their distance in noise.
 DF, RUINED, AWAY = 4, 0.15, 6.0

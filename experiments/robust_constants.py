@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from dualpca import RobustKernelPCA
-from dualpca.robust import selection
+from dualpca.robust import choice
 
 from .robust_grid import attempt, cells
 
-#: The constants of selection.py and the values that they are compared with.
+#: The constants of choice.py and the values that they are compared with.
 OTHERS: dict[str, tuple[float, ...]] = {
     "VARY": (1.0, 2.0, 3.0),
     "COVER": (0.4, 0.5),
@@ -32,6 +32,8 @@ OTHERS: dict[str, tuple[float, ...]] = {
     "BEYOND": (1.0, 1.5),
     "MORE": (0.0, 0.05),
     "GUARD": (0.1, 0.2, 0.5),
+    "MAJORITY": (0.4, 2.0),
+    "GAP": (0.01, 0.05),
     "INFORMATIVE": (0.3, 0.7),
     "FEW_AXES": (1.0, 2.5),
     "COUNTED": (0.5, 1.0),
@@ -61,8 +63,8 @@ def ring(seed: int, approximation: str | None) -> tuple[float, float]:
 
 def fit(changed: dict[str, float], task: Any) -> Any:
     """One cell or one ring, with constants changed."""
-    before = {name: getattr(selection, name) for name in changed}
-    vars(selection).update(changed)
+    before = {name: getattr(choice, name) for name in changed}
+    vars(choice).update(changed)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -71,7 +73,7 @@ def fit(changed: dict[str, float], task: Any) -> Any:
                 return record["good"], record["bad"], record["success"]
             return ring(*task)
     finally:
-        vars(selection).update(before)
+        vars(choice).update(before)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

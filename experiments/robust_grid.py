@@ -1,8 +1,9 @@
 """Where robust PCA finds the good rows' subspace: a grid of kinds of rows, shares and sizes.
 
-``python -m experiments.robust_grid [--method NAME ...] [--seeds 3] [--jobs 2] [--out results]`` fits
-every cell and writes robust_grid.md, .json and .png. A cell succeeds where the sine of the largest
-angle to the true subspace is at most 3 times that of PCA of the good rows alone, plus 0.01.
+``python -m experiments.robust_grid [--method NAME ...] [--size N d s ...] [--seeds 3] [--jobs 2]
+[--out results]`` fits every cell and writes robust_grid.md, .json and .png. A cell succeeds where the
+sine of the largest angle to the true subspace is at most 3 times that of PCA of the good rows alone,
+plus 0.01. PcaHubert runs where R has rrcov.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ import numpy as np
 
 from .robust_data import sine
 from .robust_numpy import leading, spherical
+from .robust_r import Rrcov
 
 #: Rows, columns and components.
 SIZES = ((600, 40, 5), (150, 15, 3), (80, 300, 4), (300, 60, 12), (240, 6, 2))
@@ -106,9 +109,9 @@ BAD: dict[str, Callable[[Rng, int, int, int, np.ndarray], np.ndarray]] = {
 }
 
 
-def cells(seeds: Sequence[int]) -> Iterator[Cell]:
+def cells(seeds: Sequence[int], sizes: Sequence[tuple[int, int, int]] = SIZES) -> Iterator[Cell]:
     """All kinds of outliers beside Gaussian rows, and other good rows beside three kinds of outliers."""
-    for size in SIZES:
+    for size in sizes:
         for seed in seeds:
             for share in SHARES:
                 for i, norm in enumerate(NORMS):
@@ -162,8 +165,19 @@ def _spherical(X: np.ndarray, s: int) -> np.ndarray:
     return spherical(X, s)[0]
 
 
+@cache
+def _rrcov() -> Rrcov:
+    """The R process of this worker."""
+    return Rrcov()
+
+
+def _hubert(name: str) -> Callable[[np.ndarray, int], np.ndarray]:
+    return lambda X, s: _rrcov().fit(name, X, s, seed=0, limit=60.0, times=1).components
+
+
 METHODS: dict[str, Callable[[np.ndarray, int], np.ndarray]] = {
     "RobustPCA": _ours,
+    **{name: _hubert(name) for name in ("PcaHubert 0.5", "PcaHubert 0.5, mcd=FALSE")},
     "spherical PCA": _spherical,
 }
 
@@ -238,13 +252,15 @@ def picture(records: Sequence[dict[str, Any]], path: Path) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--method", action="append", choices=list(METHODS))
+    parser.add_argument("--size", action="append", nargs=3, type=int, metavar=("N", "d", "s"))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("results"))
     args = parser.parse_args(arguments)
     seeds = range(args.first, args.first + args.seeds)
-    tasks = [(name, cell) for name in args.method or METHODS for cell in cells(seeds)]
+    sizes = [tuple(size) for size in args.size] if args.size else SIZES
+    tasks = [(name, cell) for name in args.method or METHODS for cell in cells(seeds, sizes)]
     with ProcessPoolExecutor(args.jobs) as pool:
         records = list(pool.map(attempt, tasks, chunksize=8))
     text = "\n\n".join(table(records, key) for key in ("good", "bad", "share", "norm", "size"))

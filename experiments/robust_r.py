@@ -62,8 +62,13 @@ class Rrcov:
         if not self.version:
             raise RError("R does not load the package rrcov")
 
-    def fit(self, method: str, X: np.ndarray, k: int, seed: int, limit: float) -> RFit:
-        """Fit ``method`` of rrcov.R; TimeoutError after ``limit`` seconds, which include reading X."""
+    def fit(
+        self, method: str, X: np.ndarray, k: int, seed: int, limit: float, times: int = 3
+    ) -> RFit:
+        """Fit ``method`` of rrcov.R, ``times`` times where it is short, for the median of seconds.
+
+        TimeoutError after ``limit`` seconds, which include reading X.
+        """
         self.start()
         assert self._process is not None
         assert self._process.stdin is not None
@@ -71,7 +76,7 @@ class Rrcov:
         with tempfile.TemporaryDirectory() as folder:
             given, found = Path(folder, "X.bin"), Path(folder, "fit.bin")
             np.asarray(X, dtype=float).T.tofile(given)  # column by column
-            words = [method, k, seed, N, d, given, found]
+            words = [method, k, seed, N, d, given, found, times]
             self._process.stdin.write("\t".join(map(str, words)) + "\n")
             self._process.stdin.flush()
             said = self._line(limit)

@@ -24,6 +24,10 @@ settings.register_profile(
 )
 settings.load_profile("dualpca")
 
+# What a shell starts in the background ignores this signal, as do the programs that tests start then.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 #: Folders whose tests have a marker of the same name.
 MARKED_FOLDERS = {"experiments", "torture"}
 #: Fixtures that start a Dask cluster of several processes.

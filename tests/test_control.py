@@ -1,5 +1,8 @@
 """Control charts: textbook limits, statistics by definition, and flags that new rows do not change."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,6 +16,8 @@ from dualpca.control import calibrate, contributions, limits, out_of_control, st
 from dualpca.frames import quality
 from dualpca.linear import limits as bounds
 from tests.loops import over
+
+REFERENCE = json.loads((Path(__file__).parent / "data/reference.json").read_text())
 
 
 def rows(seed=0, n=300, d=8, s=3):
@@ -32,6 +37,20 @@ def test_t2_limit_of_a_textbook():
     assert_allclose(bounds.t2_limit(0.99, 3, 23), 3 * 528 / (23 * 20) * 4.94, rtol=1e-3)
     assert_allclose(bounds.t2_limit(0.99, 4, 10**9), stats.chi2.ppf(0.99, 4), rtol=1e-6)
     assert bounds.t2_limit(0.99, 4, 4) == np.inf
+
+
+def test_limits_of_r():
+    """``qf``, ``qnorm`` and ``qchisq`` in the published formulas (tests/data/reference.R)."""
+    known = REFERENCE["limits"]
+    theta = tuple(float((np.array(known["left"]) ** i).sum()) for i in (1, 2, 3))
+    X = np.array(REFERENCE["cars"]["data"])
+    model = calibrated((X - X.mean(axis=0)) / X.std(axis=0, ddof=1), 3, tol=1e-9)
+    assert_allclose(model.residual_powers_, theta, rtol=1e-6)
+    for i, level in enumerate(known["levels"]):
+        assert_allclose(bounds.t2_limit(level, 3, 32), known["t2"][i], rtol=1e-9)
+        assert_allclose(bounds.jackson_mudholkar(level, theta), known["jackson"][i], rtol=1e-8)
+        assert_allclose(bounds.box(level, theta), known["box"][i], rtol=1e-8)
+        assert_allclose(limits(model, quantile=level), (known["t2"][i], known["jackson"][i]), 1e-6)
 
 
 @over("m", [1, 2, 10, 200])

@@ -46,6 +46,22 @@ def test_resamples_are_fits_to_repeated_rows(solver):
         assert_allclose(np.cos(np.radians(result.angles[k])), cosines[::-1], atol=1e-6)
 
 
+def test_turns_are_angles_of_single_components():
+    X, _ = rows()
+    model = PCA(2).fit(X)
+    result = bootstrap(model, X, n=4, random_state=0)
+    for turns, resample in zip(result.turns(), result.resampled, strict=True):
+        cosines = [abs(a @ b) for a, b in zip(resample, model.components_, strict=True)]
+        assert_allclose(turns, np.degrees(np.arccos(cosines)), atol=1e-5)
+    assert_allclose(result.bounds(0.5)[0, 1], result.intervals(0.5)["PC2 low"])
+
+
+def test_other_rows_than_those_of_the_fit():
+    X, _ = rows()
+    with pytest.raises(ValueError, match="X has 50 rows, and the model is of 200; give the rows"):
+        bootstrap(PCA(2).fit(X), X[:50], n=2)
+
+
 def test_intervals_hold_the_truth():
     """In data sets of the same kind, the intervals of 90 % hold the true loading about so often."""
     held = []
@@ -126,5 +142,5 @@ def test_bad_arguments():
         bootstrap(KernelPCA(2).fit(X), X)
     with pytest.raises(ValueError, match=r"level=95 must be between 0 and 1"):
         bootstrap(model, X, 2).intervals(95)
-    with pytest.raises(ValueError, match="sample_weight"):
+    with pytest.raises(ValueError, match="X has 50 rows, and the model is of 200"):
         bootstrap(model, X[:50], 2)

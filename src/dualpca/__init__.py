@@ -1,16 +1,18 @@
 """Principal component analysis through difference-of-convex duality.
 
 The estimators follow scikit-learn: ``PCA``, ``KernelPCA``, ``RobustPCA``, ``RobustKernelPCA``,
-``SparsePCA``, ``PrincipalComponentPursuit`` and the ``Preprocessor`` before them; ``save`` and ``load``
-keep them on disk, and ``n_components`` says how many components data has. ``solve`` minimises a
-``DCProblem``, such as one of ``FORMULATIONS``, on the data that ``as_operator`` makes. The mathematics
-is in ``dualpca.functions``, ``dualpca.losses``, ``dualpca.operators``, ``dualpca.formulations`` and
-``dualpca.solvers``.
+``SparsePCA``, ``DeepKernelPCA``, ``KernelSVD``, ``PrincipalComponentPursuit`` and the ``Preprocessor``
+before them; ``save`` and ``load`` keep them on disk, and ``n_components`` says how many components data
+has. ``solve`` minimises a ``DCProblem``, such as one of ``FORMULATIONS``, on the data that
+``as_operator`` makes. The mathematics is in ``dualpca.functions``, ``dualpca.losses``,
+``dualpca.operators``, ``dualpca.formulations`` and ``dualpca.solvers``.
 """
 
 from .estimators import (
     PCA,
+    DeepKernelPCA,
     KernelPCA,
+    KernelSVD,
     Preprocessor,
     PrincipalComponentPursuit,
     RobustKernelPCA,
@@ -32,7 +34,9 @@ __all__ = [
     "FORMULATIONS",
     "PCA",
     "DCProblem",
+    "DeepKernelPCA",
     "KernelPCA",
+    "KernelSVD",
     "Preprocessor",
     "PrincipalComponentPursuit",
     "RobustKernelPCA",

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from .inspect import CellFit, FittedModel, dense_cells, take_rows
+from ._rows import dense_cells, take_rows
+from .inspect import CellFit, FittedModel
 from .linalg import to_numpy
 from .operators import as_operator, is_streamed
 
@@ -119,9 +120,10 @@ def flagged_cells(model: Any, X: Any) -> Cells:
 def cell_map(model: Any, X: Any = None, lines: int = 60, columns: int = 60) -> CellMap:
     """Return a map of at most so many lines and columns, of rows X or of the training rows.
 
-    Rows are in the order of the root mean square of their residuals. Where there are more than lines,
-    the worst have lines of their own, half of them, and the others share the rest. The values of training
-    rows are not known, NaN, and where residuals are kept of flagged cells alone the others are 0.
+    Rows are in the order of the root mean square of their residuals; X is read twice, for this order and
+    for the cells. Where there are more rows than lines, the worst have lines of their own, half of them,
+    and the others share the rest. The values of training rows are not known, NaN, and where residuals are
+    kept of flagged cells alone the others are 0.
     """
     fitted = _opened(model)
     sizes = np.concatenate([_sizes(fit.residuals) for _, _, fit in _source(fitted, X)])

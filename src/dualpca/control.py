@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from ._rows import dense_cells, take_rows
 from .frames import VARIABLES, frame, in_words, index_of
-from .inspect import FittedModel, dense_cells, take_rows
+from .inspect import FittedModel
 from .linalg import eps, to_numpy
 from .linear.limits import box, jackson_mudholkar, t2_limit
 
@@ -28,7 +29,7 @@ SPE = {"jackson": jackson_mudholkar, "box": box}
 PARTS = {"T2": "spread", "SPE": "orthogonal"}
 
 
-def calibrate(model: Any, X: Any, sample_weight: Any = None) -> Any:
+def calibrate(model: Any, X: Any = None, sample_weight: Any = None) -> Any:
     """Learn the limit of SPE from the training rows of a fitted PCA, in one or two passes.
 
     The variances of the directions left out decide on it, and a fit does not compute them. It sets
@@ -40,7 +41,8 @@ def calibrate(model: Any, X: Any, sample_weight: Any = None) -> Any:
     model : fitted PCA, or Pipeline that ends in one
         Robust models have limits from their fit.
     X, sample_weight
-        The rows of the fit, and their weights.
+        The rows of the fit, and their weights; None are all rows of ``partial_fit``, of which the model
+        holds what is needed.
 
     Returns
     -------
@@ -66,7 +68,8 @@ def calibrate(model: Any, X: Any, sample_weight: Any = None) -> Any:
             f"model is a {fitted.name}, which is not calibrated; PCA is, and RobustPCA and "
             "RobustKernelPCA have limits from their fit"
         )
-    fitted.estimator._calibrate(fitted.prepared(X), sample_weight)
+    rows = None if X is None else fitted.prepared(X)
+    fitted.estimator._calibrate(rows, sample_weight)
     return model
 
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from .inspect import FittedModel, Reason, take_rows
+from ._rows import take_rows
+from .inspect import FittedModel, Reason
 from .linalg import to_numpy
-from .operators import as_operator, centered
+from .operators import as_operator, centered, in_memory
 from .operators.centering import minus_center
 
 __all__ = ["loadings", "outlier_report", "quality", "summary"]
@@ -82,6 +83,12 @@ def correlations(fitted: FittedModel, X: Any = None) -> np.ndarray:
         spread, squares = (scores**2).sum(axis=0), rows.column_squares()
     size = np.sqrt(np.outer(spread, squares))
     return np.clip(np.divide(joint.T, size, out=np.zeros_like(size), where=size > 0), -1.0, 1.0)
+
+
+def shown_shares(fitted: FittedModel, X: Any = None) -> np.ndarray:
+    """Return cos2 of variables for every model: by rows in memory without holes, else by the model."""
+    by_rows = in_memory(X) and not getattr(fitted.estimator, "_completes", "")
+    return correlations(fitted, X if by_rows else None) ** 2
 
 
 def quality(model: Any, X: Any, of: str = "rows") -> Any:

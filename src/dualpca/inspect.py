@@ -7,17 +7,15 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
-from array_api_compat import is_array_api_obj
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing
 from sklearn.utils._pprint import _changed_params
 from sklearn.utils.validation import check_is_fitted
 
+from ._rows import dense_cells, on_host, sample_rows, take_rows
 from .estimators import PCA, KernelPCA, RobustKernelPCA, RobustPCA, SparsePCA
 from .kernels.features import feature_operator
-from .linalg import namespace, to_numpy
-from .operators import Operator, as_operator, is_streamed
+from .linalg import to_numpy
+from .operators import as_operator
 from .robust.starts import DISAGREE
 
 __all__ = ["CellFit", "FittedModel", "Reason", "RowDistances", "sample_rows", "take_rows"]
@@ -134,7 +132,7 @@ class FittedModel:
         self.is_invertible = hasattr(steps[-1], "inverse_transform") and not self.is_precomputed
         self.has_cells = bool(getattr(self.estimator, "cells", False))
         filled = getattr(self.preprocessor, "fill_", None) is not None
-        self.fills_holes = filled or bool(getattr(self.estimator, "_takes_holes", False))
+        self.fills_holes = filled or bool(getattr(self.estimator, "_completes", ""))
         if feature_names is not None:
             self.feature_names = [str(name) for name in feature_names]  # in place of those of fit
             width, n = self.n_features, len(self.feature_names)
@@ -212,10 +210,10 @@ class FittedModel:
         centred = getattr(model, "center", None) is not None
         options: dict[str, Any] = {"center": centred, "random_state": 0}
         n = min(self.n_components, Z.shape[0] if hasattr(Z, "shape") else len(Z))
-        holes = getattr(model, "_takes_holes", False)
+        holes = bool(getattr(model, "_completes", ""))
         plain: Any = PCA(n, missing="em" if holes else "error", **options)
         if getattr(model, "approximation", None) is not None:
-            Z = feature_operator(model.features_, as_operator(_host(Z)))
+            Z = feature_operator(model.features_, as_operator(on_host(Z)))
         elif hasattr(model, "kernel"):
             names = ("kernel", "degree", "coef0", "kernel_params", "n_jobs")
             options |= {name: getattr(model, name) for name in names}
@@ -280,7 +278,7 @@ class FittedModel:
         variables. A missing cell that was filled has the value NaN.
         """
         Z, by = self.prepared(X), by or self.estimator.flags_by_
-        parts, expected = (_host(a) for a in self.estimator._blamed(Z, "reasons", by))
+        parts, expected = (on_host(a) for a in self.estimator._blamed(Z, "reasons", by))
         parts, expected = (to_numpy(a).astype(float) for a in (parts, expected))
         values, expected = dense_cells(X), self.original(expected)
         largest = parts.max(axis=1, keepdims=True)  # scaled by it, sums do not overflow
@@ -299,15 +297,16 @@ class FittedModel:
     def cells(self, X: Any) -> CellFit:
         """Return how far the cells of rows are from what is expected, and what is."""
         Z = dense_cells(self.prepared(X))
-        fit, R, bad = self.estimator._completion().residuals(Z)
+        model = self.estimator._completion()
+        found = model.judged(Z)
         # In the precision of the data, in which cells are flagged.
-        residuals = (R / self.estimator.cell_scales_).astype(Z.dtype)
-        return CellFit(residuals, self.original(fit), bad)
+        residuals = (found.residuals / model.scales).astype(Z.dtype)
+        return CellFit(residuals, self.original(model.fitted(found.scores)), found.bad)
 
     def is_training_kernel(self, X: Any) -> bool:
         """Whether X is the kernel matrix that the model was fitted on."""
         K = self.estimator.X_fit_
-        return np.shape(X) == K.shape and bool(np.array_equal(_host(X), K))
+        return np.shape(X) == K.shape and bool(np.array_equal(on_host(X), K))
 
     @property
     def limits(self) -> dict[str, float | None]:
@@ -322,35 +321,3 @@ class FittedModel:
             return {kind: limit if kind == by else None for kind in ("score", "orthogonal")}
         squares = 2 * max(float(model._log_peak) - float(model.offset_), 0.0)
         return {"score": squares**0.5, "orthogonal": (squares * model.noise_variance_) ** 0.5}
-
-
-def sample_rows(
-    always: np.ndarray, others: np.ndarray, count: int, rng: np.random.Generator
-) -> np.ndarray:
-    """Return sorted row numbers: those of ``always`` and at most ``count`` of ``others`` at random."""
-    if len(others) > count:
-        others = rng.choice(others, count, replace=False)
-    return np.sort(np.concatenate([always, others]))
-
-
-def take_rows(X: Any, rows: Any) -> Any:
-    """Return some rows of X, of any kind that estimators take, in memory and of the kind of X."""
-    if sp.issparse(X) or is_streamed(X) or isinstance(X, Operator):
-        once, back = np.unique(rows, return_inverse=True)
-        return as_operator(X).take(once)[back]  # type: ignore[attr-defined]
-    if is_array_api_obj(X) and not isinstance(X, np.ndarray):
-        return namespace(X).stack([X[int(i), :] for i in rows])
-    return _safe_indexing(X, rows)
-
-
-def _host(X: Any) -> Any:
-    return X.to_numpy() if hasattr(X, "to_numpy") and not is_streamed(X) else X
-
-
-def dense_cells(rows: Any) -> np.ndarray:
-    """Return a few rows of any kind as a NumPy array with NaN for missing cells."""
-    if sp.issparse(rows):
-        return rows.toarray()
-    if hasattr(rows, "iloc"):
-        return rows.to_numpy(dtype=float, na_value=np.nan)
-    return rows.to_numpy() if hasattr(rows, "to_numpy") else to_numpy(rows)

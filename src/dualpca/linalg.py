@@ -194,17 +194,32 @@ def max_abs(A: Array) -> float:
     return float(xp.max(xp.abs(A))) if math.prod(A.shape) else 0.0
 
 
-def invert_lower(L: Array, eye: Array) -> Array:
-    """Return ``L^{-1}`` of a lower triangular L, by substitution if the namespace has that."""
+def cholesky(S: Array) -> Array:
+    """Return the lower factor of a small positive definite S, unchecked: no host waits for a GPU.
+
+    It has no meaning where S is not positive definite.
+    """
+    if is_torch_array(S):
+        import torch
+
+        return torch.linalg.cholesky_ex(S)[0]
+    try:
+        return namespace(S).linalg.cholesky(S)
+    except np.linalg.LinAlgError:
+        return S * math.nan
+
+
+def solve_lower(L: Array, B: Array) -> Array:
+    """Return ``L^{-1} B`` of a lower triangular L, by substitution if the namespace has that."""
     if is_torch_array(L):
         import torch
 
-        return torch.linalg.solve_triangular(L, eye, upper=False)
+        return torch.linalg.solve_triangular(L, B, upper=False)
     if is_cupy_array(L):
         from cupyx.scipy.linalg import solve_triangular
 
-        return solve_triangular(L, eye, lower=True)
-    return namespace(L).linalg.inv(L)
+        return solve_triangular(L, B, lower=True)
+    return namespace(L).linalg.solve(L, B)
 
 
 def eigh(S: Array) -> tuple[Array, Array]:
@@ -305,5 +320,5 @@ def fix_signs(V: Array) -> Array:
     tied = size >= (1 - 1e3 * eps(V)) * xp.max(size, axis=0)
     first = xp.argmax(xp.astype(tied, xp.int8), axis=0)
     decides = xp.arange(V.shape[0], device=device(V))[:, None] == first[None, :]
-    value = xp.sum(xp.where(decides, V, xp.zeros_like(V)), axis=0)
-    return xp.where(value < 0, -xp.ones_like(value), xp.ones_like(value))
+    value = xp.sum(V * xp.astype(decides, V.dtype), axis=0)
+    return 1 - 2 * xp.astype(value < 0, V.dtype)

@@ -245,7 +245,7 @@ class Tanh(Loss):
     """
 
     tuning = 0.5
-    _b, _c, _q1, _q2, _d = 1.5, 4.0, 1.540793, 0.8622731, 3.7622127
+    _b, _c, _q1, _q2, _d = constants = 1.5, 4.0, 1.540793, 0.8622731, 3.7622127
 
     def psi(self, v: Array) -> Array:
         def log_cosh(z: Array, far: Array) -> Array:

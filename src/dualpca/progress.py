@@ -1,6 +1,7 @@
-"""Progress of a fit: solvers report each tested :class:`Step`, operators each block of rows.
+"""Progress of a fit: solvers report each tested :class:`Step`, operators each block of rows, and streams
+each new regime.
 
-Listeners hear both and may stop the iterations: ``verbose`` is one, a :class:`Printer`, and
+Listeners hear all of it and may stop the iterations: ``verbose`` is one, a :class:`Printer`, and
 scikit-learn's callbacks are another. ``convergence_`` holds the steps of the innermost run.
 """
 
@@ -22,11 +23,12 @@ __all__ = ["Listener", "Step", "listening", "seconds_left"]
 class Step:
     """One tested iteration: ``value``, the field named by ``quantity``, is compared with ``tol``.
 
-    ``phase`` is "" in the main iterations, else their purpose: "start", "refit", "certificate". A
-    certificate tests ``shortfall``, its bound so far on the relative shortfall in captured variance,
-    and its ``residual`` is NaN. ``passes`` counts passes over the data, or iterations where these do
-    not read the data. ``iteration``, ``fixed_point`` and ``objective`` are known in :func:`dualpca.solve`
-    only, and ``left``, the share of the resamples that is left, in :func:`dualpca.bootstrap` only.
+    ``phase`` is "" in the main iterations, else their purpose: "start", "refit", "regime" or
+    "certificate". A certificate tests ``shortfall``, its bound so far on the relative shortfall in
+    captured variance, and its ``residual`` is NaN. ``passes`` counts passes over the data, or iterations
+    where these do not read the data. ``iteration``, ``fixed_point`` and ``objective`` are known in
+    :func:`dualpca.solve` only, and ``left``, the share of the resamples that is left, in
+    :func:`dualpca.bootstrap` only.
     """
 
     solver: str
@@ -74,6 +76,9 @@ class Listener:
 
     def rows(self, done: int, total: int) -> None:
         """Hear that ``done`` of ``total`` rows of a pass have been read."""
+
+    def regime(self, drift: Any) -> None:
+        """Hear that a stream has entered a new regime; ``drift`` is ``drift_`` of the model in it."""
 
 
 @dataclass
@@ -150,6 +155,13 @@ def reading(blocks: Iterator[tuple[slice, Any]], total: int) -> Iterator[tuple[s
             listener.rows(total if rows.stop is None else rows.stop, total)
 
 
+def report_regime(drift: Any) -> None:
+    """Report that a stream has entered a new regime."""
+    run = _RUN.get()
+    for listener in run.listeners if run else ():
+        listener.regime(drift)
+
+
 def convergence(passes: int | None, residual: float) -> list[tuple[int, float]]:
     """Return passes and residual of the main steps since the last call, and those of the result.
 
@@ -201,6 +213,10 @@ class Printer(Listener):
     def rows(self, done: int, total: int) -> None:
         if sys.stderr.isatty() and time.perf_counter() >= self._shown + 0.5:
             self._write(f"{self.name}: row {done} of {total}")
+
+    def regime(self, drift: Any) -> None:
+        angle = float(drift.angles[0])
+        self._write(f"{self.name}: new regime {drift.regime}, turned by {angle:.1f} degrees")
 
     def _write(self, text: str) -> None:
         self._shown = time.perf_counter()

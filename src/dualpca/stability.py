@@ -19,6 +19,7 @@ from ._memory import ensure
 from .frames import component_names, frame
 from .inspect import FittedModel
 from .linalg import to_numpy
+from .operators import as_operator
 from .progress import phase, printing, report_step
 
 __all__ = ["Bootstrap", "bootstrap"]
@@ -60,13 +61,24 @@ class Bootstrap:
         table : data frame, or a dictionary of columns where pandas is not installed
             A line for each variable; the columns "PC1", "PC1 low" and "PC1 high", and so on.
         """
-        if not 0 < level < 1:
-            raise ValueError(f"level={level} must be between 0 and 1, such as 0.95")
-        low, high = np.quantile(self.resampled, [(1 - level) / 2, (1 + level) / 2], axis=0)
+        low, high = self.bounds(level)
         columns: dict[str, np.ndarray] = {}
         for k, name in enumerate(component_names(len(self.loadings))):
             columns |= {name: self.loadings[k], f"{name} low": low[k], f"{name} high": high[k]}
         return frame(columns, self.feature_names)
+
+    def bounds(self, level: float = 0.95) -> np.ndarray:
+        """Return both ends of :meth:`intervals`, of shape (2, n_components, n_features)."""
+        if not 0 < level < 1:
+            raise ValueError(f"level={level} must be between 0 and 1, such as 0.95")
+        return np.quantile(self.resampled, [(1 - level) / 2, (1 + level) / 2], axis=0)
+
+    def turns(self) -> np.ndarray:
+        """Return the angles of components and their resamples, in degrees, (n, n_components)."""
+        lengths = np.linalg.norm(self.resampled, axis=2) * np.linalg.norm(self.loadings, axis=1)
+        inner = np.abs(np.einsum("nkd,kd->nk", self.resampled, self.loadings))
+        cosine = np.divide(inner, lengths, out=np.zeros_like(inner), where=lengths > 0)
+        return np.degrees(np.arccos(np.clip(cosine, 0.0, 1.0)))
 
 
 def bootstrap(
@@ -129,6 +141,10 @@ def bootstrap(
         raise ValueError(f"model is a {fitted.name}; give a PCA, RobustPCA or SparsePCA")
     Z, rng = fitted.prepared(X), check_random_state(random_state)
     rows, loadings = int(estimator.n_samples_), fitted.loadings
+    if (given := as_operator(Z).shape[0]) != rows:
+        raise ValueError(
+            f"X has {given:,} rows, and the model is of {rows:,}; give the rows of its fit"
+        )
     ensure(8 * n * loadings.size, f"the loadings of {n:,} resamples", "ask for fewer resamples")
     resampled, variances, angles = [], [], []
     with warnings.catch_warnings(record=True) as caught:

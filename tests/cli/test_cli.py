@@ -20,6 +20,7 @@ from sklearn.pipeline import Pipeline
 import dualpca
 from dualpca import PCA, KernelPCA, RobustKernelPCA, RobustPCA, SparsePCA
 from dualpca.cli import main
+from dualpca.frames import quality
 from dualpca.io.models import write_model
 from dualpca.io.tables import read
 
@@ -240,6 +241,21 @@ def test_inspect(folder):
     assert told["options"] == {"n_components": 2, "random_state": 0}
     assert told["feature_names"] == COLUMNS
     assert told["preprocessing"] == {"missing": "impute", "scaling": "robust"}
+
+
+def test_inspect_with_rows(folder, capsys):
+    inside(capsys, "fit", "mine.csv", "-n", 2, "-m", "plain", "-q")
+    given = ("inspect", "mine.dualpca", "mine.csv", "--bootstrap", 5)
+    told = json.loads(inside(capsys, *given, "--json")[0])
+    model = dualpca.load("mine.dualpca")
+    assert_allclose(told["cos2"], quality(model, numbers(), "variables").iloc[:, :2].T, atol=1e-8)
+    found = dualpca.bootstrap(model, numbers(), 5, random_state=0)
+    assert_allclose([told["bootstrap"]["low"], told["bootstrap"]["high"]], found.bounds())
+    out, _ = inside(capsys, *given)
+    assert "in 5 resamples the components turned by" in out
+    assert f"{told['cos2'][0][0]:.1%}" in out
+    _, err = inside(capsys, *given[:2], *given[3:], code=2)
+    assert "--bootstrap 5 resamples rows; give DATA" in err
 
 
 @pytest.mark.slow

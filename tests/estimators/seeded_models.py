@@ -6,7 +6,9 @@ import numpy as np
 
 from dualpca import (
     PCA,
+    DeepKernelPCA,
     KernelPCA,
+    KernelSVD,
     PrincipalComponentPursuit,
     RobustKernelPCA,
     RobustPCA,
@@ -56,6 +58,8 @@ SEEDED = [
     KernelPCA(3, kernel="rbf", approximation="nystroem", n_landmarks=40),
     KernelPCA(3, kernel="rbf", approximation="rff", n_random_features=64),
     KernelPCA(3, kernel="rbf", approximation="orf", n_random_features=64),
+    DeepKernelPCA([KernelPCA(6, kernel="rbf", gamma=0.5), KernelPCA(3, kernel="rbf")]),
+    KernelSVD(3, kernel="rbf", gamma=0.1, solver="krylov"),
     RobustPCA(3),
     RobustPCA(3, init="random", loss="l1", normalize=False, refit=False),
     RobustPCA(3, solver="dca", loss="tukey"),
@@ -91,6 +95,8 @@ def fitted(model):
             continue
         if isinstance(value, (bool, int, float, str, np.generic, np.ndarray)):
             found[name] = np.asarray(value)
+        elif isinstance(value, list) and all(isinstance(x, np.ndarray) for x in value):
+            found |= {f"{name}.{i}": x for i, x in enumerate(value)}
         elif isinstance(value, (list, tuple)) and name != "feature_names_in_":
             found[name] = np.asarray(value, dtype=float)
         elif hasattr(value, "components_"):

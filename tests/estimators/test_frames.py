@@ -1,6 +1,8 @@
 """Data frames about models, scores for a grid search, and errors that say what to do."""
 
 import builtins
+import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -101,7 +103,7 @@ def test_rows_without_noise_have_reasons():
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.standard_normal((100, 2)), (rng.random(100) < 0.7).astype(float)])
     model = RobustPCA(2, random_state=0).fit(X)
-    assert model.noise_variance_ == 0
+    assert model.noise_variance_ == pytest.approx(1e-12 * model.explained_variance_[0])
     table = model.outlier_report(X)
     assert set(table["variable"]) == {"x2"}
     assert (table["share"] > 0.9).all()
@@ -257,6 +259,17 @@ def test_quality_of_rows_and_variables():
         assert_allclose(table.iloc[:, :d].sum(axis=1), 1.0)
         assert_allclose(table.iloc[:, d:].sum(axis=0), 1.0)
     assert list(variables.index) == list(X.columns)
+
+
+def test_quality_of_r():
+    """``FactoMineR::PCA(mtcars)``: cos2 and contrib of rows and variables (tests/data/reference.R)."""
+    cars = json.loads((Path(__file__).parents[1] / "data/reference.json").read_text())["cars"]
+    X = np.array(cars["data"])
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    model = PCA(3, tol=1e-9).fit(X)
+    for of, name in (("rows", "row"), ("variables", "variable")):
+        expected = np.hstack([cars[f"{name}_cos2"], cars[f"{name}_ctr"]])
+        assert_allclose(quality(model, X, of), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", [PCA, RobustPCA, SparsePCA])

@@ -2,7 +2,7 @@
 
 import functools
 import hashlib
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -291,12 +291,13 @@ def check_robust(model, same, A, X, rows, eps, weights):
 WEIGHTS = 1.0 + np.arange(N) % 3
 
 
-#: Passes on dask cost most, and this one takes most of them.
-SLOW = {(f"dask {kind}", "RobustKernelPCA nystroem") for kind in ("in 2-D chunks", "data frame")}
-CASES = [(kind, name) for kind in KINDS for name in ESTIMATORS if (kind, name) not in SLOW]
+def case(kind, name):
+    """A case of a law; passes on dask cost most, and robust kernel PCA takes most of them."""
+    slow = kind.startswith("dask") and name.startswith("RobustKernel")
+    return pytest.param(kind, name, marks=pytest.mark.slow if slow else ())
 
 
-@pytest.mark.parametrize(("kind", "name"), CASES)
+@pytest.mark.parametrize(("kind", "name"), [case(*pair) for pair in product(KINDS, ESTIMATORS)])
 def test_same_components(kind, name, tmp_path):
     A = data()
     X = KINDS[kind](A, tmp_path)
@@ -316,8 +317,13 @@ def test_same_components_on_a_cluster(kind, name, client, tmp_path):
 
 
 # Robust scatter of float32 features by landmarks has fewer digits than its variances are apart.
-@pytest.mark.parametrize("name", sorted(set(ESTIMATORS) - {"RobustKernelPCA nystroem"}))
-@pytest.mark.parametrize("kind", ["csr", "torch", "memmap", "arrow", "dask", "dask of csr"])
+FLOAT32 = product(
+    ("csr", "torch", "memmap", "arrow", "dask", "dask of csr"),
+    sorted(set(ESTIMATORS) - {"RobustKernelPCA nystroem"}),
+)
+
+
+@pytest.mark.parametrize(("kind", "name"), [case(*pair) for pair in FLOAT32])
 def test_same_components_of_float32(kind, name, tmp_path):
     A = data("float32")
     X = KINDS[kind](A, tmp_path)
@@ -401,6 +407,7 @@ def test_a_huge_mean_costs_no_digits(kind, tmp_path):
     assert sine(numbers(model.components_).T, axes.U) <= axes.angle
 
 
+@pytest.mark.slow
 def test_no_more_than_a_sample_comes_here(monkeypatch):
     """Fits and transforms leave what has a row for each row of the data where it is."""
     monkeypatch.setattr("dualpca.operators.dask.row_arrays.SAMPLE_ROWS", 50)

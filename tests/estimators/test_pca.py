@@ -913,4 +913,4 @@ def test_components_are_orthonormal_to_the_precision_of_the_data(solver, tol, dt
     """Also where the products, or the eigenvectors of a Gram matrix, were in float32."""
     X = matrix(800, 700, ratio=0.95, offset=0.0, dtype=dtype)
     V = PCA(8, solver=solver, tol=tol, random_state=0).fit(X).components_.astype(np.float64)
-    assert np.abs(V @ V.T - np.eye(8)).max() <= 16 * np.finfo(dtype).eps
+    assert np.abs(V @ V.T - np.eye(8)).max() <= 32 * np.finfo(dtype).eps

@@ -33,6 +33,7 @@ from sklearn.metrics.pairwise import pairwise_kernels
 
 from dualpca import (
     PCA,
+    DeepKernelPCA,
     KernelPCA,
     Preprocessor,
     PrincipalComponentPursuit,
@@ -196,6 +197,10 @@ def agree(model, a, b, X):
     elif isinstance(model, SparsePCA):
         assert_array_equal(a["components_"] != 0, b["components_"] != 0)
         assert_allclose(a["components_"], b["components_"], atol=20 * model.tol)
+    elif isinstance(model, DeepKernelPCA):
+        # One more start of the same ascent; the objective is flat at its end.
+        assert_allclose(a["objective_"], b["objective_"], rtol=10 * model.tol)
+        same_span(a["scores"], b["scores"], 1e3 * model.tol)
     else:
         reached = float(a["residual_"] + b["residual_"]) + 100 * EPS
         same_span(a["scores"], b["scores"], reached * condition(model, a, X))

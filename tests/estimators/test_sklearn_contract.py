@@ -23,7 +23,16 @@ from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from tests.loops import over
 
-from dualpca import PCA, KernelPCA, PrincipalComponentPursuit, RobustKernelPCA, RobustPCA, SparsePCA
+from dualpca import (
+    PCA,
+    DeepKernelPCA,
+    KernelPCA,
+    KernelSVD,
+    PrincipalComponentPursuit,
+    RobustKernelPCA,
+    RobustPCA,
+    SparsePCA,
+)
 from dualpca.solvers import ZeroFPR
 
 ESTIMATORS = [
@@ -48,6 +57,13 @@ ESTIMATORS = [
     KernelPCA(kernel="rbf", approximation="nystroem", n_landmarks=2),
     KernelPCA(2, kernel="rbf", approximation="rff", n_random_features=50),
     KernelPCA(2, kernel="rbf", approximation="orf", n_random_features=50, center=False),
+    DeepKernelPCA(),
+    DeepKernelPCA([{"n_components": 3, "kernel": "rbf"}, {"n_components": 1, "kernel": "poly"}]),
+    DeepKernelPCA(
+        [{"n_components": 2, "kernel": "rbf", "approximation": "rff", "n_random_features": 50}]
+    ),
+    KernelSVD(2),
+    KernelSVD(1, kernel="exp", gamma=0.01, center=False),
     RobustKernelPCA(contamination=0.1),
     RobustKernelPCA(1, kernel="linear", contamination=0.1, center="geometric_median"),
     RobustKernelPCA(1, kernel="precomputed", contamination=0.1),
@@ -86,6 +102,9 @@ CHECKED = [
     KernelPCA(kernel="precomputed"),
     KernelPCA(n_components=1, kernel="rbf", formulation="n"),
     KernelPCA(kernel="rbf", approximation="nystroem", n_landmarks=2),
+    DeepKernelPCA([{"n_components": 2, "kernel": "rbf"}, {"n_components": 1, "kernel": "poly"}]),
+    KernelSVD(),
+    KernelSVD(1, kernel="exp", gamma=1e-3),
     RobustKernelPCA(contamination=0.1),
     RobustKernelPCA(1, kernel="precomputed", contamination=0.1),
     RobustPCA(),
@@ -184,6 +203,12 @@ def test_checks_of_scikit_learn(estimator, check):
     check(estimator)
 
 
+@pytest.mark.slow
+@parametrize_with_checks([DeepKernelPCA()])
+def test_checks_of_scikit_learn_that_take_long(estimator, check):
+    check(estimator)
+
+
 @pytest.mark.filterwarnings(DOUBT)
 def test_the_check_of_fit_predict_with_kernels_of_its_rows(monkeypatch):
     rows = estimator_checks.shuffle
@@ -203,7 +228,7 @@ def test_the_check_of_types_refuses_what_is_no_kernel_in_scikit_learn_too():
 @pytest.mark.slow
 @pytest.mark.filterwarnings(UNNAMED, DOUBT, NOTHING_LEFT)
 @pytest.mark.parametrize("check", KEPT_APART)
-@pytest.mark.parametrize("estimator", CHECKED, ids=name_of)
+@pytest.mark.parametrize("estimator", [*CHECKED, DeepKernelPCA()], ids=name_of)
 def test_checks_that_scikit_learn_keeps_apart(estimator, check):
     pytest.importorskip("polars" if "polars" in check else "pandas")
     getattr(estimator_checks, check)(type(estimator).__name__, clone(estimator))

@@ -69,7 +69,7 @@ def test_judges_know_right_from_wrong():
 def test_losses_are_told():
     lines = [("a", 1.0, 0.5, 0.1), ("b", 1.0, 2.0, 0.1)]
     records = [
-        {"table": table, "method": method, "error": error, "sine": 0.0}
+        {"table": table, "method": method, "seed": 0, "error": error, "sine": 0.0}
         for table, *errors in lines
         for method, error in zip((OURS, "peer", CLEAN), errors, strict=True)
     ]

@@ -28,7 +28,9 @@ import dualpca
 from dualpca import (
     FORMULATIONS,
     PCA,
+    DeepKernelPCA,
     KernelPCA,
+    KernelSVD,
     Preprocessor,
     PrincipalComponentPursuit,
     RobustKernelPCA,
@@ -86,6 +88,18 @@ MODELS = [
         inverse="fixed_point",
         random_state=0,
     ),
+    DeepKernelPCA(random_state=0),
+    DeepKernelPCA([KernelPCA(3, kernel="poly", degree=2), {"n_components": 2, "kernel": "rbf"}]),
+    DeepKernelPCA(
+        [
+            KernelPCA(3, kernel="rbf", approximation="nystroem", n_landmarks=20),
+            KernelPCA(2, kernel="rbf", approximation="nystroem", n_landmarks=20),
+        ],
+        coupling=0.01,
+        random_state=0,
+    ),
+    KernelSVD(3, kernel="rbf"),
+    KernelSVD(2, kernel="exp", gamma=0.01, left_map=rows()[:6, :2], right_map=rows()[6:12, :2]),
     RobustKernelPCA(2, random_state=0),
     RobustKernelPCA(2, kernel="linear", center="mean", random_state=0),
     RobustKernelPCA(2, approximation="nystroem", n_landmarks=20, random_state=0),
@@ -98,6 +112,8 @@ MODELS = [
 
 PLAIN = (
     "transform",
+    "transform_levels",
+    "transform_right",
     "predict",
     "distances",
     "score_samples",
@@ -207,6 +223,22 @@ def test_partial_fit_goes_on_where_it_was(d, tmp_path):
     )
     assert copy.n_samples_ == 240
     assert copy.variance_shortfall_ == model.variance_shortfall_
+
+
+@pytest.mark.parametrize("at", [1, 9, 40])
+@pytest.mark.parametrize("missing", ["error", "shrink"])
+def test_a_stream_goes_on_where_it_was(at, missing, tmp_path):
+    """Also before there are enough rows for components, of which the first are gathered."""
+    X = rows(N=100)
+    model = PCA(2, forget=30, missing=missing)
+    for batch in np.split(X[:at], range(1, at, 3)):
+        model.partial_fit(batch)
+    model.save(tmp_path / "model")
+    other = load(tmp_path / "model")
+    for one in (model, other):
+        one.partial_fit(X[at:])
+    same(other.components_, model.components_)
+    assert other.drift_.significance == model.drift_.significance
 
 
 @pytest.mark.parametrize("form", [sp.csr_array, sp.csc_array, sp.csr_matrix])
@@ -880,7 +912,8 @@ def test_what_robust_models_of_version_1_called_otherwise():
 
 def test_there_is_a_file_of_version_1_for_each_class():
     classes = {read_header(path)["class"] for path in DATA.glob("v1_*.safetensors")}
-    assert classes == {*dualpca.estimators.__all__, "Pipeline"}
+    later = {"DeepKernelPCA", "KernelSVD"}  # came with version 2
+    assert classes == {*dualpca.estimators.__all__, "Pipeline"} - later
 
 
 # Headers of people who mean harm, with a right checksum.

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -67,12 +68,11 @@ def test_labels_and_ids_are_never_features(file):
     assert list(read(path, columns=Columns(label="kind")).ids) == ["1", "4"]
 
 
-@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|", " "])
-@pytest.mark.parametrize("decimal", [".", ","])
+@pytest.mark.parametrize(
+    ("delimiter", "decimal"), [(",", "."), *product((";", "\t", "|", " "), (".", ","))]
+)
 @pytest.mark.parametrize("header", [True, False])
 def test_delimiter_decimal_and_header_are_found(file, delimiter, decimal, header):
-    if delimiter == decimal:
-        pytest.skip("no such file")
     X = matrix(30, 4)
     frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
     text = frame.to_csv(sep=delimiter, decimal=decimal, index=False, header=header)

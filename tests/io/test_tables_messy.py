@@ -37,6 +37,7 @@ def written(number, decimal, thousands, form, minus, places=2):
 
 
 FORMS = ("{}", "${}", "$ {}", "{} €", "EUR {}", "US${}", "{} kr", "£{}", "{}%", "{} %")
+FORMS += ("{} kg", "{}mm", "{} m/s", "{} °C", "{}µm", "{} A", "{} m²", "{} kg/m3")
 MINUS = ("-{}", "\u2212{}", "({})", "\u2013{}")
 SIGNS = [(".", ","), (".", " "), (".", "'"), (".", "\u2019"), (".", ""), (",", "."), (",", "")]
 SIGNS += [(",", " "), (",", "\u00a0"), (",", "\u202f"), (",", "'")]
@@ -120,6 +121,9 @@ def test_numbers_with_signs_in_the_first_row_are_no_header(file):
         (["1,234", "abc", "2,345"], "abc"),
         (["1 234", "2 345", "12 34"], "12 34"),
         (["(5)", "$ 6", "$ seven"], "$ seven"),
+        (["12 kg", "7 kg", "900 g"], "900 g"),
+        (["12 kg", "7kg", "-", "<5 kg"], "<5 kg"),
+        (["5k", "1.2k", "900"], "900"),
     ],
 )
 def test_a_column_that_does_not_agree_with_itself_is_text_and_names_no_rows(file, cells, odd):
@@ -134,39 +138,64 @@ def test_a_column_that_does_not_agree_with_itself_is_text_and_names_no_rows(file
 
 def test_text_that_only_looks_like_numbers_stays_text(file):
     text = (
-        "flight\tip\tphone\tn\nLH 1234\t10.0.0.1\t030 12345\t1\nBA 5678\t10.0.0.2\t040 54321\t2\n"
+        "flight\tip\tphone\tseat\troom\tcode\tlarge\tn\n"
+        "LH 1234\t10.0.0.1\t030 12345\t12A\t101 b\t007x\t1.5 e5\t1\n"
+        "BA 5678\t10.0.0.2\t040 54321\t14A\t101 c\t008x\t1.7 e5\t2\n"
     )
     table = read(file(text))
-    assert (table.names, table.left_out) == (["n"], ["ip", "phone"])
+    assert table.names == ["n"]
+    assert table.left_out == ["ip", "phone", "seat", "room", "code", "large"]
     assert list(table.ids) == ["LH 1234", "BA 5678"]
 
 
+def test_numbers_with_a_unit_are_numbers_and_name_no_rows(file):
+    table = read(file("weight,n\n12 kg,1\n7kg,2\n-1.5 kg,4\n"))
+    assert table.names == ["weight", "n"]
+    assert table.ids is None
+    assert table.X[:, 0].tolist() == [12, 7, -1.5]
+    assert table.notes == ["read '-1.5 kg' as -1.5: weight"]
+    for unit in "nft":  # letters of inf and true
+        text = f"a,b\n3 {unit},1\n5{unit},2\ntrue,3\n7 {unit},2\n"
+        assert read(file(text)).X[:, 0].tolist() == [3, 5, 1, 7]
+        with pytest.raises(TableError, match="infinite or too large, the first in line 6"):
+            read(file(text + "inf,3\n"))
+
+
+@pytest.fixture
+def _judged_by_its_beginning(monkeypatch):
+    """Kinds and conventions of columns are judged by the first 4 kB instead of the first megabyte."""
+    monkeypatch.setattr(text_module, "HEAD", 2**12)
+
+
+@pytest.mark.usefixtures("_judged_by_its_beginning")
 @pytest.mark.parametrize("late", ["1,234", "$ 7", "5%", "abc", "(3)"])
 def test_a_late_cell_of_another_convention_is_named_with_a_remedy(file, late):
-    rows = ["a\tb"] + [f"{i % 9}.5\t{i}" for i in range(300_000)]
-    rows[200_000] = f"{late}\t1"
+    rows = ["a\tb"] + [f"{i % 9}.5\t{i}" for i in range(3000)]
+    rows[2000] = f"{late}\t1"
     with pytest.raises(TableError) as error:
         read(file("\n".join(rows), "data.tsv"))
     message = str(error.value)
-    assert f"line 200001, column 'a': {late!r} is no number" in message
+    assert f"line 2001, column 'a': {late!r} is no number" in message
     assert "--na" in message
     assert ("--thousands" in message) == (late in ("1,234", "$ 7", "5%"))
     if late == "1,234":
         table = read(file("\n".join(rows), "data.tsv"), thousands=",")
-        assert table.X[199_999].tolist() == [1234, 1]
+        assert table.X[1999].tolist() == [1234, 1]
 
 
+@pytest.mark.usefixtures("_judged_by_its_beginning")
 def test_a_late_cell_that_contradicts_thousands_is_named(file):
-    rows = ["a;b"] + ["1,234;5"] * 200_000 + ["1,23;6"]
+    rows = ["a;b"] + ["1,234;5"] * 2000 + ["1,23;6"]
     with pytest.raises(
-        TableError, match=r"line 200002, column 'a': '1,23' is no number \(thousands ','\)"
+        TableError, match=r"line 2002, column 'a': '1,23' is no number \(thousands ','\)"
     ):
         read(file("\n".join(rows)))
 
 
+@pytest.mark.usefixtures("_judged_by_its_beginning")
 def test_a_late_point_is_no_decimal_sign_where_a_comma_is(file):
-    rows = ["a;b"] + ["1,5;5"] * 300_000 + ["1.25;6"]
-    with pytest.raises(TableError, match=r"line 300002, column 'a': '1\.25'.*\(decimal comma\)"):
+    rows = ["a;b"] + ["1,5;5"] * 3000 + ["1.25;6"]
+    with pytest.raises(TableError, match=r"line 3002, column 'a': '1\.25'.*\(decimal comma\)"):
         read(file("\n".join(rows)))
 
 
@@ -446,6 +475,27 @@ def test_titles_blank_rows_short_rows_and_errors_of_a_sheet(file):
     rows[5][1] = "oops"
     with pytest.raises(TableError, match="sheet row 6, column 'y': 'oops' is no number"):
         read(file(book(s=[*rows[:6], [1, 2, 3], [4, 5, 6]]), "t.xlsx"), skip=1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "error"),
+    [
+        ([["a", "b"], ["x", "y"], ["z", "w"]], "no column of numbers"),
+        ([["a", "b"], [1, 2], [3, 4, 5]], "sheet row 3 has 3 cells where 2 are expected"),
+        ([["a", "b"], [1, 2], [1, 2]], "are equal: there is nothing to analyse"),
+    ],
+)
+def test_errors_about_a_sheet_name_no_options_of_text(file, rows, error):
+    text = "".join(",".join(map(str, row)) + "\n" for row in rows)
+    paths = file(book(s=rows), "t.xlsx"), file(text, "t.csv")
+    for path, delimited in zip(paths, (False, True), strict=True):
+        with pytest.raises(TableError) as caught:
+            read(path, columns=Columns(varying=True))
+        message = str(caught.value)
+        assert error.replace("sheet row", "line" if delimited else "sheet row") in message
+        assert ("--delimiter" in message) == delimited
+        assert "--decimal" not in message or delimited
+        assert "--skip" in message
 
 
 def test_numbers_of_a_sheet_are_no_text_of_another_convention(file):

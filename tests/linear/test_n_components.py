@@ -1,7 +1,9 @@
 """How many components: every method against its definition, written out with loops and LAPACK."""
 
+import json
 from collections import Counter
-from itertools import product
+from itertools import islice, product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +18,13 @@ from tests.loops import over
 import dualpca
 from dualpca import PCA, RobustPCA
 from dualpca.linear import resampling
-from dualpca.linear.selection import METHODS, Spectrum, gavish_donoho, marchenko_pastur_median
+from dualpca.linear.selection import (
+    METHODS,
+    Spectrum,
+    broken_stick,
+    gavish_donoho,
+    marchenko_pastur_median,
+)
 from dualpca.solvers import Krylov
 
 SHAPES = [(60, 8), (25, 25), (12, 40)]
@@ -55,6 +63,13 @@ def test_broken_stick(shape, seed, center, mean):
     assert_allclose(found.threshold, sticks)
 
 
+def test_a_broken_stick_of_a_table():
+    """Shares of five pieces in per cent, as printed in tables of the broken stick."""
+    spectrum = Spectrum(np.array([5.0, 4.0, 3.0, 2.0, 1.0]), 100.0, 99.0, 5)
+    shares = broken_stick(spectrum).threshold / (spectrum.variances.sum())
+    assert_allclose(100 * shares, [45.67, 25.67, 15.67, 9.0, 4.0], atol=5e-3)
+
+
 @cases()
 def test_profile_likelihood(shape, seed, center, mean):
     X = spiked(shape, seed, mean=mean)
@@ -88,6 +103,18 @@ def test_generalised_cross_validation(shape, seed, center, mean):
     assert_allclose(found.statistic, criterion, rtol=1e-6)
     short = dualpca.n_components(X, "gcv", center=center, max_components=3)
     assert_allclose(short.statistic, criterion[:4], rtol=1e-6)
+
+
+def test_generalised_cross_validation_of_r():
+    """``FactoMineR::estim_ncp(mtcars, method = "GCV")``, which begins with one component."""
+    cars = json.loads((Path(__file__).parents[1] / "data/reference.json").read_text())["cars"]
+    X = np.array(cars["data"])
+    X = (X - X.mean(axis=0)) / X.std(axis=0, ddof=1)
+    found = dualpca.n_components(X, "gcv", max_components=9)
+    assert found.n_components == cars["gcv_ncp"][0]
+    assert_allclose(found.statistic[1:], cars["gcv"][1:], rtol=1e-6)
+    spectrum = dualpca.n_components(X, "broken-stick")
+    assert_allclose(spectrum.statistic, cars["eigenvalues"], rtol=1e-6)
 
 
 # Gavish and Donoho (2014), Table IV.
@@ -159,8 +186,9 @@ def test_parallel_analysis_of_many_components():
 
 
 def tables(X, center, count, seed=0):
+    """So many permuted tables, dense; each is read before the next overwrites it."""
     made = resampling.permuted(X, center, 1.0, np.random.default_rng(seed))
-    return [next(made) for _ in range(count)]
+    return [Y.todense().copy() for Y in islice(made, count)]
 
 
 def test_permuted_tables_keep_their_columns():
@@ -169,7 +197,7 @@ def test_permuted_tables_keep_their_columns():
     for data, center in ((X, X.mean(axis=0)), (X, None), (S, None), (S, S.mean(axis=0))):
         plain = data.toarray() if sp.issparse(data) else data
         expected = np.sort(plain - (0 if center is None else center), axis=0)
-        seen = [Y.todense() for Y in tables(data, center, 2 * resampling.FRESH + 1)]
+        seen = tables(data, center, 2 * resampling.FRESH + 1)
         for Y in seen:
             assert_allclose(np.sort(Y, axis=0), expected, atol=1e-5)
         assert len({Y.tobytes() for Y in seen}) == len(seen)
@@ -180,8 +208,7 @@ def test_permutations_of_two_columns_are_uniform(kind):
     """All six ways to pair three rows are as frequent, in shifted tables too."""
     X, n = kind(np.array([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]])), 3000
     counts = Counter()
-    for Y in tables(X, None, n, seed=1):
-        rows = Y.todense()
+    for rows in tables(X, None, n, seed=1):
         counts[tuple(rows[np.argsort(rows[:, 0]), 1])] += 1
     assert len(counts) == 6
     # Ten tables share a permutation up to shifts, an odd or an even one: of such ten, the count of a way
@@ -197,15 +224,14 @@ def test_the_axes_of_a_table_start_the_next(monkeypatch):
     monkeypatch.setattr(resampling, "choose", lambda *args, **kwargs: ("krylov", ""))
     energy = float(((X - X.mean(axis=0)) ** 2).sum())
 
-    def each(count):
-        made = resampling.permuted(X, X.mean(axis=0), 1.0, np.random.default_rng(0))
-        return [next(made) for _ in range(count)]
+    def each():
+        return islice(resampling.permuted(X, X.mean(axis=0), 1.0, np.random.default_rng(0)), 10)
 
-    warm, passes = zip(*resampling.leading_values(iter(each(10)), 16, energy, 0), strict=True)
-    cold = [next(resampling.leading_values(iter([Y]), 16, energy, 0))[1] for Y in each(10)]
+    warm, passes = zip(*resampling.leading_values(each(), 16, energy, 0), strict=True)
+    cold = [next(resampling.leading_values(iter([Y]), 16, energy, 0))[1] for Y in each()]
     assert sum(passes) < sum(cold)
     assert sum(passes) < 10 * pca.n_passes_
-    exact = [np.linalg.svd(Y.todense(), compute_uv=False)[:16] ** 2 for Y in each(10)]
+    exact = [np.linalg.svd(Y.todense(), compute_uv=False)[:16] ** 2 for Y in each()]
     assert_allclose(warm, exact, rtol=5e-4)
     found = dualpca.n_components(X, n_permutations=10, random_state=0)
     assert 0 < found.n_passes < 10 * pca.n_passes_
@@ -250,7 +276,10 @@ def filled(Y, mask, q, center):
     return Y
 
 
-@pytest.mark.parametrize("method", METHODS)
+SLOW_CV = pytest.param("cv", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("method", [*sorted(set(METHODS) - {"cv"}), SLOW_CV])
 def test_names_of_estimators(method, tmp_path):
     X = spiked((60, 7), 0, strength=3.0)
     model = PCA(method, random_state=0).fit(X)
@@ -270,7 +299,7 @@ def test_names_of_estimators(method, tmp_path):
         assert PCA(3).fit(X).selection_ is RobustPCA(3, random_state=0).fit(X).selection_ is None
 
 
-@pytest.mark.parametrize("method", ["parallel", "gavish-donoho", "cv"])
+@pytest.mark.parametrize("method", ["parallel", "gavish-donoho", SLOW_CV])
 def test_robust_numbers_ignore_bad_rows(method):
     """The number of the rows without outliers is found with them; plain methods count them too."""
     X = spiked((120, 8), 3, strength=2.0)

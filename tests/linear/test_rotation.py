@@ -1,6 +1,8 @@
-"""Rotations: R's algorithms transcribed, stationary points, and models that stay the same models."""
+"""Rotations: R's values and algorithms, stationary points, and models that stay the same models."""
 
+import json
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,11 +14,8 @@ from tests.loops import over
 from dualpca import PCA, RobustPCA, SparsePCA, load
 from dualpca.linear.rotation import ROTATIONS, rotated, rotation
 
-NO = np.nan
-# R, example(ability.cov): factanal(factors = 2, covmat = ability.cov), and with rotation = "promax",
-# which leaves small loadings out; three digits are printed.
-ABILITY = [0.499, 0.543, 0.156, 0.622, 0.206, 0.860, 0.109, 0.468, 0.956, 0.182, 0.785, 0.225]
-PROMAX = [0.364, 0.470, NO, 0.671, NO, 0.932, NO, 0.508, 1.023, NO, 0.811, NO]
+# tests/data/reference.R: varimax(L), varimax(L, normalize = FALSE) and promax(L) of R 4.2.2.
+REFERENCE = json.loads((Path(__file__).parents[1] / "data/reference.json").read_text())
 
 
 def r_varimax(x, normalize=True, eps=1e-5):
@@ -73,18 +72,32 @@ def test_equal_to_r(seed):
         assert_allclose(A @ rotation(A, method), loadings, atol=1e-9)
 
 
-def test_published_output_of_r():
-    A = np.reshape(ABILITY, (6, 2))
-    uniqueness = 1 - (A**2).sum(axis=1)
-    # factanal begins from the axes in which L^T Diag(1/uniqueness) L is diagonal.
-    start = A @ np.linalg.eigh((A.T / uniqueness) @ A)[1][:, ::-1]
-    found = start @ rotation(start, "varimax")
-    order = np.argsort(-(found**2).sum(axis=0))
-    assert_allclose(np.abs(found[:, order]), A, atol=1e-3)
-    pattern, printed = A @ rotation(A, "promax"), np.reshape(PROMAX, (6, 2))
-    known = np.isfinite(printed)
-    assert_allclose(pattern[known], printed[known], atol=3e-3)
-    assert (np.abs(pattern[~known]) < 0.1 + 3e-3).all()
+@over("name", REFERENCE["rotations"])
+def test_values_of_r(name):
+    known = {key: np.array(value) for key, value in REFERENCE["rotations"][name].items()}
+    A = known["loadings"]
+    for method in ("varimax", "promax"):
+        assert_allclose(rotation(A, method), known[f"{method}_rotmat"], atol=1e-6)
+        assert_allclose(A @ rotation(A, method), known[method], atol=1e-6)
+    assert_allclose(r_varimax(A, normalize=False)[1], known["raw_varimax_rotmat"], atol=1e-6)
+
+
+def test_factanal_of_r():
+    """``factanal(factors = 2, covmat = ability.cov)``, by varimax and by promax."""
+    A = np.array(REFERENCE["rotations"]["ability"]["loadings"])
+    for method, name in (("varimax", "factanal"), ("promax", "factanal_promax")):
+        assert_allclose(A @ rotation(A, method), REFERENCE[name], atol=1e-6)
+
+
+def test_a_model_has_the_loadings_of_r():
+    """``varimax`` and ``promax`` of the principal loadings of ``cor(mtcars)``, up to order and signs."""
+    X, known = np.array(REFERENCE["cars"]["data"]), REFERENCE["rotations"]["cars"]
+    X = (X - X.mean(axis=0)) / X.std(axis=0, ddof=1)
+    for method in ("varimax", "promax"):
+        model, expected = PCA(3, rotation=method, tol=1e-9).fit(X), np.array(known[method])
+        found = model.components_.T * np.sqrt(model.explained_variance_)
+        order = np.argsort(-np.linalg.norm(expected, axis=0))
+        assert_allclose(np.abs(found), np.abs(expected[:, order]), atol=1e-6)
 
 
 @over("seed", range(5))

@@ -181,6 +181,7 @@ MODELS = {
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.* of the rows are flagged:UserWarning")  # of 20
 @pytest.mark.parametrize("name", MODELS)
 @every_kind
 def test_fits_are_those_of_the_dense_matrix(kind, name):

@@ -20,7 +20,7 @@ PAGES = [
 ]
 PUBLIC = [
     *("formulations", "frames", "functions", "inspect", "losses", "operators", "solvers"),
-    *("io.models", "io.onnx", "io.tables", "plots", "progress", "report"),
+    *("io.models", "io.onnx", "io.tables", "plots", "progress", "report", "torch"),
 ]
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"(<!-- not run: .+ -->\n)?^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -136,13 +136,14 @@ print("touched:", seen)
 def test_no_module_and_no_fit_asks_for_the_network(home):
     code = """
 import importlib.util, pkgutil, warnings
-torch = importlib.util.find_spec("torch")
+needs = {"dualpca.operators.gpu": "torch", "dualpca.torch": "torch", "dualpca.river": "river"}
+absent = tuple(name for name, package in needs.items() if not importlib.util.find_spec(package))
 import numpy as np
 import dualpca
 warnings.simplefilter("ignore")
 names = [module.name for module in pkgutil.walk_packages(dualpca.__path__, "dualpca.")]
 for name in names:
-    if name == "dualpca.__main__" or (name == "dualpca.operators.gpu" and not torch):
+    if name == "dualpca.__main__" or name.startswith(absent):
         continue
     importlib.import_module(name)
 X = np.random.default_rng(0).standard_normal((60, 8)) * np.arange(8, 0, -1)
@@ -151,6 +152,8 @@ models = [
     dualpca.KernelPCA(2, kernel="rbf"),
     dualpca.KernelPCA(2, kernel="rbf", approximation="nystroem", n_landmarks=20),
     dualpca.KernelPCA(2, kernel="rbf", approximation="rff", n_random_features=20),
+    dualpca.DeepKernelPCA(),
+    dualpca.KernelSVD(2, kernel="exp", gamma=0.01),
     dualpca.RobustPCA(2),
     dualpca.RobustKernelPCA(2),
     dualpca.SparsePCA(2, n_nonzero=3),
@@ -217,7 +220,7 @@ def test_every_requirement_of_the_package_and_of_its_tests_has_a_lower_bound_to_
 
     pins = {(r.name, *sorted(r.extras)): r for r in map(Requirement, lowest("test"))}
     extras = PROJECT["optional-dependencies"]
-    own = ("plot", "torch", "dask", "io", "onnx", "report", "cli", "test")
+    own = ("plot", "torch", "dask", "io", "onnx", "report", "river", "cli", "test")
     written = PROJECT["dependencies"] + [line for extra in own for line in extras[extra]]
     asked = [r for r in map(Requirement, written) if r.name != PROJECT["name"]]
     assert {(r.name, *sorted(r.extras)) for r in asked} == set(pins)

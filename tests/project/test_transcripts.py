@@ -41,7 +41,8 @@ def assert_same(printed, shown):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_transcripts(page, tmp_path, monkeypatch, capsys):
-    shutil.copy(ROOT / "examples" / "shops.csv", tmp_path)
+    for data in (ROOT / "examples").glob("*.csv"):
+        shutil.copy(data, tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     for arguments, shown in commands(page):
@@ -53,4 +54,4 @@ def test_transcripts(page, tmp_path, monkeypatch, capsys):
 
 
 def test_there_are_transcripts():
-    assert {page.name for page in PAGES} >= {"README.md", "flags.md"}
+    assert {page.name for page in PAGES} >= {"README.md", "flags.md", "follow.md"}

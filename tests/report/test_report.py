@@ -23,6 +23,7 @@ from sklearn.preprocessing import StandardScaler
 from dualpca import (
     PCA,
     KernelPCA,
+    Preprocessor,
     PrincipalComponentPursuit,
     RobustKernelPCA,
     RobustPCA,
@@ -466,11 +467,10 @@ def test_axes_are_logarithmic_where_a_row_is_far_beyond_its_limit():
 
 
 def test_missing_cells_are_said_to_be_missing(tmp_path):
-    preprocessor = pytest.importorskip("dualpca.estimators.preprocessor").Preprocessor
     holes = X.copy()
     holes[20, 3] = np.nan
     model = make_pipeline(
-        preprocessor(scaling="robust", missing="impute"), RobustPCA(3, random_state=0)
+        Preprocessor(scaling="robust", missing="impute"), RobustPCA(3, random_state=0)
     ).fit(holes)
     page = report(model, holes)
     rows = numbers_of(page)["rows"]

@@ -1,26 +1,18 @@
 """The report in a browser: it draws, answers to mouse and keyboard, and keeps to itself."""
 
 import json
-import shutil
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from tests.limits import HANGS
+from tests.browser import Visits, chromium
 
 from dualpca import PCA, RobustPCA
 from dualpca.inspect import FittedModel
 from dualpca.report import write_report
 
 pytest.importorskip("plotly")
-sync_api = pytest.importorskip("playwright.sync_api")
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the path"),
-]
+pytestmark = pytest.mark.browser
 
 HOSTILE = [
     "<img src=x onerror=alert(1)>",
@@ -56,15 +48,11 @@ CONTRAST = """() => {
   return [seen, poor];
 }"""
 
-WAIT = "() => [...document.querySelectorAll('.plot')].every((e) => e.querySelector('.main-svg'))"
-
 
 @pytest.fixture(scope="module")  # its event loop would hinder the tests of other modules
 def browser():
-    with sync_api.sync_playwright() as started:
-        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with chromium() as found:
         yield found
-        found.close()
 
 
 def contaminated(n=150):
@@ -106,39 +94,6 @@ def files(tmp_path_factory):
     )
     named = FittedModel(model, [*HOSTILE, *variables[len(HOSTILE) :]])
     return {"plain": plain, "hostile": hostile, "cells": cells, "model": named}
-
-
-class Visits:
-    """Pages that are open, and what they did that they should not."""
-
-    def __init__(self, browser):
-        self.browser, self.troubles, self.open = browser, [], []
-
-    def __call__(self, path, **options):
-        context = self.browser.new_context(**options)
-        self.open.append(context)
-        context.set_default_timeout(1000 * HANGS)
-        page = context.new_page()
-        page.on("console", lambda message: self.troubles.append(message.text))
-        page.on("pageerror", lambda error: self.troubles.append(str(error)))
-        page.on("dialog", self._dialog)
-        page.on("request", lambda request: self._request(request.url, path))
-        page.goto(path.as_uri())
-        page.wait_for_function(WAIT)
-        return page
-
-    def _dialog(self, dialog):
-        self.troubles.append(dialog.message)
-        dialog.dismiss()
-
-    def _request(self, address, path):
-        if not address.startswith(("data:", "blob:", path.as_uri())):
-            self.troubles.append(address)
-
-    def close(self):
-        for context in self.open:
-            context.close()
-        assert self.troubles == []
 
 
 @pytest.fixture
@@ -427,8 +382,9 @@ def test_a_distance_of_0_keeps_its_place_on_logarithmic_axes(visit, tmp_path):
     zeros = 0
     for name, known in zip("xy", distances, strict=True):
         drawn = page.evaluate(
-            "(name) => document.getElementById('map-plot').data.flatMap((one) =>"
-            " one.customdata.map((row, k) => [row, one[name][k]])).sort((a, b) => a[0] - b[0])",
+            "(name) => document.getElementById('map-plot').data.filter((one) => one.customdata)"
+            ".flatMap((one) => one.customdata.map((row, k) => [row, one[name][k]]))"
+            ".sort((a, b) => a[0] - b[0])",
             name,
         )
         least = min((d for d in known if d > 0), default=np.inf)

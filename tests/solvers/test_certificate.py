@@ -11,7 +11,8 @@ from scipy.linalg import hadamard
 from sklearn.exceptions import ConvergenceWarning
 
 from dualpca import PCA, as_operator
-from dualpca.solvers.spectral.certificate import Certificate, ceiling_of
+from dualpca.solvers.spectral import ritz
+from dualpca.solvers.spectral.certificate import Certificate, ceiling_of, leading_ceilings
 from dualpca.solvers.spectral.krylov import Krylov
 
 N, D = 700, 600
@@ -265,3 +266,89 @@ def test_a_ceiling_holds_wherever_the_gaussian_vectors_see_the_eigenvector():
         seen = float(omega[-1] @ omega[-1])
         failure = float(chi2.cdf(0.999 * seen, columns))
         assert ceiling_of(xi, S, R, columns, failure) >= values[-1] * (1 - 1e-12)
+
+
+def ceilings_from_start(values, rng, s, columns, steps, failure_of):
+    """``leading_ceilings`` of Diag(values); ``failure_of`` gets the least singular value."""
+    omega = rng.standard_normal((values.size, columns))
+    basis = np.linalg.qr(np.hstack([values[:, None] ** k * omega for k in range(steps)]))[0]
+    T = basis.T @ (values[:, None] * basis)
+    K = np.linalg.qr(values[:, None] * basis - basis @ T)[1]
+    R = basis[:, :columns].T @ omega
+    theta, S = np.linalg.eigh(T)
+    given = {"steps": steps, "failure": failure_of(np.linalg.norm(omega[-s:], -2)), "rounding": 0.0}
+    return leading_ceilings(T, K, R, theta[::-1][:s], S[:, ::-1][:, :s], **given)
+
+
+def test_ceilings_hold_wherever_the_start_sees_all_leading_eigenvectors():
+    """Not by chance: exact mathematics once the least singular value is at least its quantile."""
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        s, steps = int(rng.integers(2, 9)), int(rng.integers(1, 6))
+        columns = s + int(rng.integers(4, 9))
+        values = rng.uniform(0, 1, 150) ** int(rng.choice([1, 4]))
+        values[: int(rng.choice([0, 3, 20]))] = 1.0 + 0.1 * (seed % 3)  # a tie at the top
+        values = np.sort(values)
+        excess = columns - s + 1
+
+        def failure_of(least, excess=excess, columns=columns):
+            return (0.999 * least * np.e * np.sqrt(columns) / excess) ** excess
+
+        found = ceilings_from_start(values, rng, s, columns, steps, failure_of)
+        assert np.all(found >= values[::-1][:s] * (1 - 1e-7)), (seed, found, values[::-1][:s])
+
+
+@pytest.mark.parametrize("failure", [0.5, 0.1, 1e-2])
+def test_ceilings_fail_no_more_often_than_they_may_and_say_something(failure):
+    below, tight, count = 0, [], 200
+    for seed in range(count):
+        rng = np.random.default_rng(seed)
+        values = np.sort(rng.uniform(0, 1, 200))
+        found = ceilings_from_start(values, rng, 5, 10, 5, lambda least: failure)
+        below += bool(np.any(found < values[::-1][:5] * (1 - 1e-9)))
+        tight.append(found.sum() / values[-5:].sum())
+    assert below <= count * failure + 4 * np.sqrt(count * failure * (1 - failure))
+    assert np.median(tight) < 1.5
+
+
+def test_ceilings_that_rounding_hides_are_none():
+    values = np.r_[np.linspace(0, 1, 190), 1e4 ** np.linspace(0.5, 1, 10)]
+    rng = np.random.default_rng(0)
+    T, R, _ = lanczos(values, rng, 16, 4)
+    theta, S = np.linalg.eigh(T)
+    given = {"steps": 4, "failure": 1e-6, "rounding": 1e-6 * theta[-1]}
+    args = T, np.zeros((16, len(T))), R, theta[::-1][:12], S[:, ::-1][:, :12]
+    assert leading_ceilings(*args, **given) is None
+    assert leading_ceilings(*args[:3], 0 * theta[:3], S[:, :3], **given) is None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_loose_run_certifies_itself_on_a_spectrum_without_a_gap(dtype):
+    """Without a look at the complement: the bound is far from the truth, and 9 passes are enough."""
+    A = np.random.default_rng(0).standard_normal((900, 600)).astype(dtype)
+    model = PCA(20, tol=0.3, solver="krylov", center=False, random_state=0).fit(A)
+    assert model.n_passes_ <= 9
+    truth = judged(A, model.components_, 20, False)[0]
+    assert truth <= model.variance_shortfall_ <= 0.3
+
+
+def test_a_ceiling_at_the_largest_value_itself():
+    """Nothing above it is possible, down to rounding: the search ends before it divides by zero."""
+    for top in np.linspace(1, 16, 61):
+        xi, S, R = np.array([0.0, top]), np.eye(2), np.ones((1, 1))
+        assert top < ceiling_of(xi, S, R, 1, 1e-6) <= top * (1 + 1e-14)
+
+
+def test_fewer_eigenvalues_than_asked_for_are_noticed(monkeypatch):
+    """As LAPACK does where many are tied at the end of the range (seed 403 of the law above)."""
+    eigh = ritz.scipy.linalg.eigh
+
+    def fewer(C, **options):
+        theta, S = eigh(C, **options)
+        return theta[1:], S[:, 1:]
+
+    monkeypatch.setattr(ritz.scipy.linalg, "eigh", fewer)
+    C = np.diag(np.arange(300.0))
+    theta, S = ritz.leading_eigenpairs(C, 20)
+    np.testing.assert_allclose(theta[:20], np.arange(299, 279, -1))
+    np.testing.assert_allclose(C @ S[:, :20], S[:, :20] * theta[:20], atol=1e-10)

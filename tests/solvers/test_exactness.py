@@ -167,23 +167,40 @@ def test_float64_passes_go_on_where_float32_is_not_enough(name):
     assert mixed_scale(as_operator(A.astype("f")), 1e-3, 1.0) is None
 
 
+@pytest.mark.parametrize("solver", ["krylov", "chebyshev", "gram"])
+@pytest.mark.parametrize("power", [-513, 498])
+def test_energies_near_the_ends_of_the_range(solver, power):
+    """A power of two changes nothing but the variances: the energy is 7e-305 or 4e+304."""
+    A = matrix(spectra()["decay"], 3)
+    options = {"solver": solver, "tol": 1e-4, "center": False, "random_state": 0}
+    expected = PCA(5, **options).fit(A)
+    found = PCA(5, **options).fit(A * 2.0**power)
+    assert found.n_passes_ == expected.n_passes_
+    assert found.residual_ == pytest.approx(expected.residual_, rel=1e-6)
+    assert found.variance_shortfall_ == pytest.approx(expected.variance_shortfall_, rel=1e-6)
+    np.testing.assert_allclose(found.components_, expected.components_, atol=1e-12)
+    np.testing.assert_allclose(
+        found.singular_values_, expected.singular_values_ * 2.0**power, rtol=1e-12
+    )
+
+
 @needs_kernels
 @pytest.mark.parametrize("weighted", [False, True])
-def test_the_float32_copy_is_centred_scaled_and_weighted(weighted):
+def test_x_in_float32_is_centred_scaled_and_weighted(weighted):
     rng = np.random.default_rng(0)
     A = rng.standard_normal((200, 30)) + 1e5
     b = rng.uniform(1, 2, 200)
     for X in (centered(as_operator(A)), as_operator(A)):
         X = Weighted(X, b) if weighted else X
-        copy = X.float32_copy(0.25)
-        assert str(copy.dtype) == "float32"
-        for side in (copy, copy.T):
+        single = X.in_float32(0.25)
+        assert str(single.dtype) == "float32"
+        for side in (single, single.T):
             assert side.like.dtype == side.sweep(side.asarray(np.ones((side.shape[1], 2)))).dtype
             assert side.like.dtype == np.float32
         exact = 0.25 * X.todense()
-        np.testing.assert_allclose(copy.todense(), exact, atol=2e-7 * np.abs(exact).max())
-    assert as_operator(sp.csr_array(A)).float32_copy(1.0) is None
-    assert as_operator([A[:50], A[50:]]).float32_copy(1.0) is None
+        np.testing.assert_allclose(single.todense(), exact, atol=2e-7 * np.abs(exact).max())
+    assert as_operator(sp.csr_array(A)).in_float32(1.0) is None
+    assert as_operator([A[:50], A[50:]]).in_float32(1.0) is None
 
 
 @pytest.mark.parametrize("name", [*NAMES, "positive", "tall"])

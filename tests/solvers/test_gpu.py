@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 from dualpca import PCA, as_operator
 from dualpca.linalg import fix_signs, on_gpu, standard_normal
@@ -10,6 +11,9 @@ from dualpca.operators.base import split
 from dualpca.operators.gpu import Tf32, matmul_precision
 from dualpca.operators.views import View
 from dualpca.solvers.spectral.chebyshev import Chebyshev, columns
+from dualpca.solvers.spectral.lanczos import Lanczos
+from dualpca.solvers.spectral.ritz import block_pairs
+from dualpca.solvers.spectral.sample import sampled_axes
 
 N, D = 500, 260
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -222,3 +226,76 @@ def test_on_a_gpu_what_it_says_holds(tol):
         residual, captured = judge(A, model.components_.cpu().numpy().T)
         assert residual <= 1.001 * model.residual_ + 1e-7, name
         assert 1 - captured / best[:12].sum() <= model.variance_shortfall_, name
+
+
+class Waits(TorchFunctionMode):
+    """Counts how often the host would wait for a device: numbers and small arrays that it asks for."""
+
+    count = 0
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.count += getattr(func, "__name__", "") in (
+            "cpu", "item", "tolist", "__float__", "__int__", "__bool__", "__index__"
+        )  # fmt: skip
+        return func(*args, **(kwargs or {}))
+
+
+def test_the_host_waits_once_for_a_step():
+    """None for a start from a sample, one for a Rayleigh-Ritz step, one for a step of the look."""
+    rng = np.random.default_rng(0)
+    A = (rng.standard_normal((4000, 300)) / np.arange(1, 301)).astype("f")
+    X = as_operator(torch.asarray(A))
+    with Waits() as waits:
+        P = sampled_axes(X, 64, 0)
+    assert waits.count == 0
+    with Waits() as waits:
+        ritz, image = block_pairs(X, P)
+    assert waits.count == 1
+    basis = Lanczos(X, ritz.V, 200, rng)
+    basis.begin_with_ritz(ritz, image)
+    basis.turn_to_complement(16)
+    for _ in range(3):
+        with Waits() as waits:
+            basis.expand()
+        assert waits.count == 1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("power", [0, 2, 6])
+@pytest.mark.parametrize("xp", [np, torch])
+def test_ritz_pairs_of_a_block_of_any_condition(dtype, power, xp):
+    """Columns that differ in size and direction by up to ``20^-6``: as those of an orthonormal basis."""
+    rng = np.random.default_rng(0)
+    A = dict(matrices(6))["power"].astype(dtype)
+    P = rng.standard_normal((D, 20)) @ np.diag(np.arange(1.0, 21) ** -power)
+    P = (P @ np.linalg.qr(rng.standard_normal((20, 20)))[0]).astype(dtype)
+    X = as_operator(xp.asarray(A))
+    found, image = block_pairs(X, xp.asarray(P))
+    V, theta = np.asarray(found.V, dtype=float), np.asarray(found.theta, dtype=float)
+    unit = 100 * np.finfo(dtype).eps
+    np.testing.assert_allclose(V.T @ V, np.eye(20), atol=unit)
+    exact = A.astype(float).T @ (A.astype(float) @ V)
+    np.testing.assert_allclose(np.asarray(image), exact, atol=unit * theta[0])
+    np.testing.assert_allclose(V.T @ exact, np.diag(theta), atol=unit * theta[0])
+    Q = np.linalg.qr(P.astype(float))[0]
+    if power < 6 or dtype == "float64":  # else rounding of P itself has lost directions
+        overlap = np.linalg.svd(Q.T @ V, compute_uv=False)
+        np.testing.assert_allclose(overlap, 1, atol=1e-3 if dtype == "float32" else 1e-6)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_wide_sketch_of_tall_data_certifies_without_a_look(seed):
+    """Singular values 1/i: the energy that 128 columns leave is below ``tol``, that of 64 is not."""
+    rng = np.random.default_rng(seed)
+    A = (rng.standard_normal((4000, 400)) / np.arange(1, 401)).astype("f")
+    options = {"center": False, "solver": "chebyshev", "random_state": seed}
+    told = {}
+    for tol in (1e-2, 5e-2):
+        model = PCA(50, tol=tol, **options).fit(torch.asarray(A))
+        residual, captured = judge(A, np.asarray(model.components_).T)
+        best = np.linalg.svd(A.astype(float), compute_uv=False)[:50] ** 2
+        assert 1 - captured / best.sum() <= model.variance_shortfall_ <= tol
+        assert residual <= 1.001 * model.residual_ + 1e-7
+        assert model.n_passes_ == 2  # the energy, and one that measures
+        told[tol] = model.variance_shortfall_
+    assert told[5e-2] > 1e-2

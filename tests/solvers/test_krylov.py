@@ -195,3 +195,18 @@ def test_a_fast_spectrum_is_certified_by_its_sketch(shape, dtype, seed):
     assert float(result.ritz.theta.sum()) == pytest.approx(captured, rel=1e-5)
     R = X.data.T.astype(float) @ (X.data.astype(float) @ W) - W * result.ritz.theta
     assert np.linalg.norm(R) <= 1.01 * np.linalg.norm(result.ritz.residuals)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_look_is_begun_in_vain(seed):
+    """Beside a large first singular value the residual is small before the others are certified."""
+    rng = np.random.default_rng(seed)
+    U, V = (np.linalg.qr(rng.standard_normal((n, 800)))[0] for n in (1000, 800))
+    sigma = np.r_[30.0, np.arange(1, 800) ** -0.25]
+    X, energy = Matrix((U * sigma) @ V.T), float((sigma**2).sum())
+    results = {
+        tol: Krylov()(X, 30, tol=tol, seed=seed, energy=energy) for tol in (1e-3, 1e-4, 1e-5)
+    }
+    for tol, result in results.items():
+        assert result.shortfall() <= tol
+        assert result.steps <= 20

@@ -13,7 +13,7 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.exceptions import ConvergenceWarning
 from tests.loops import over
 
-from dualpca import SparsePCA, as_operator, load, save
+from dualpca import SparsePCA, as_operator, cli, load, save
 from dualpca.progress import Listener, listening
 from dualpca.report import write_report
 from dualpca.sparse import active as _active
@@ -388,7 +388,6 @@ def test_too_many_features_for_a_proof():
 
 
 def test_bounds_are_saved_and_told(tmp_path, capsys):
-    cli = pytest.importorskip("dualpca.cli")
     model = SparsePCA(2, n_nonzero=3).fit(random_rows(2, 9))
     save(model, tmp_path / "model.dualpca")
     again = load(tmp_path / "model.dualpca")

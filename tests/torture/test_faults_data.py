@@ -76,7 +76,6 @@ print(told)
 
 def test_a_mapped_file_that_is_shortened_is_told(tmp_path, record_property):
     """Reading it would end the process, so that it is a process of its own."""
-    pytest.importorskip("mmap")
     which = "all" if LARGE else "few"
     (told,) = script(TRUNCATED, os.path.dirname(__file__), tmp_path / "X.npy", which)
     record_property("fault", "a memory map truncated")

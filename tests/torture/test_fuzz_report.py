@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scale import SEED, count, tries
+from tests.browser import Visits, chromium
 
 from dualpca import RobustPCA
 from dualpca.report import report, write_report
@@ -148,14 +149,9 @@ def test_no_name_becomes_an_element_of_the_report(fitted, record_property):
 
 
 def test_no_name_runs_in_a_browser(fitted, tmp_path, record_property):
-    browsers = pytest.importorskip("test_report_browser")
-    if browsers.CHROMIUM is None:
-        pytest.skip("no chromium on the path")
     rng, (model, X) = random.Random(SEED), fitted
     pages = count(1, 12)
-    with browsers.sync_api.sync_playwright() as started:
-        options = {"executable_path": browsers.CHROMIUM, "args": ["--no-sandbox"]}
-        chromium = started.chromium.launch(**options)
+    with chromium() as browser:
         for number in range(pages):
             pick = [part + "".join(rng.sample(PARTS, rng.randrange(3))) for part in PARTS]
             names = [pick[(i + number) % len(pick)] for i in range(len(X))]
@@ -170,7 +166,7 @@ def test_no_name_runs_in_a_browser(fitted, tmp_path, record_property):
                 feature_names=names[:5],
                 notes={name: name for name in names},
             )
-            visits = browsers.Visits(chromium)
+            visits = Visits(browser)
             page = visits(path)
             page.locator("#arrows").check()
             rows = page.locator("button[data-row]")
@@ -184,7 +180,6 @@ def test_no_name_runs_in_a_browser(fitted, tmp_path, record_property):
             shown = page.locator("h1").text_content()
             assert plainly(shown).split() == plainly(names[0]).split()
             visits.close()
-        chromium.close()
     record_property("fuzz", "names in the report, in Chromium")
     record_property("executions", pages)
 

@@ -144,7 +144,8 @@ def test_the_seed_changes_no_flag(data, seed):
 def test_zero_columns_change_no_flag(data):
     X = data.X
     wide = np.hstack([X, np.zeros((data.N, 3))])
-    one, other = fitted(X, data.s), fitted(wide, data.s)
+    # By density they do: the noise has one variance in more directions, each row more noise for it.
+    one, other = (fitted(rows, data.s, flag="orthogonal") for rows in (X, wide))
     same_fit(one, other, lambda V: np.hstack([V, np.zeros((len(V), 3))]))
 
 
@@ -335,6 +336,9 @@ def test_a_weight_of_zero_is_removal_in_feature_space(data, kernel):
     options = {"kernel": kernel, "gamma": 0.05}
     one = kernel_fitted(X, data.s, keep.astype(float), **options)
     other = kernel_fitted(X[keep], data.s, np.ones(keep.sum()), **options)
+    # Coordinates in feature space are others without the rows, and so are the directions of starts:
+    # where starts disagree, or a refit is as good as the fit, another one may be taken.
+    assume(one.refitted_ == other.refitted_ and min(one.agreement_, other.agreement_) > 0.95)
     accuracy = 1e-3 * max(float(np.abs(other.orthogonal_distances_).max()), other.limits_[1])
     close(one.orthogonal_distances_[keep], other.orthogonal_distances_, accuracy, "distances")
     close(one.limits_[1], other.limits_[1], accuracy, "limits")

@@ -8,9 +8,10 @@ import typer
 from .. import __version__
 from .commands import fit, inspect, report
 from .demo import demo
+from .follow import follow
 from .monitor import monitor
 from .reproduce import reproduce
-from .rows import outliers, transform
+from .row_commands import outliers, transform
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -63,6 +64,11 @@ EXAMPLES: dict[Any, tuple[str, ...]] = {
         "dualpca monitor process.dualpca today.csv",
         "dualpca monitor process.dualpca march.csv --time date --draw march.png",
         "dualpca monitor process.dualpca today.csv --json",
+    ),
+    follow: (
+        "sensor | dualpca follow --model sensor.dualpca --forget 10000",
+        "dualpca follow log.csv --model sensor.dualpca --format jsonl > scores.jsonl",
+        "dualpca follow log.csv --until-end --flagged",
     ),
     report: (
         "dualpca report measurements.csv",

@@ -17,8 +17,9 @@ from ..io.tables.table import listed
 from ..report import write_report
 from . import fitting, options, reading
 from .printing import facts, print_json, print_summary, say
-from .rows import write_scores
+from .row_commands import write_scores
 from .run import OK, RefusedError, stderr_line
+from .trust import print_trust, trust_in
 from .watch import watching
 
 #: The notes of a model file that a report shows, and their names there.
@@ -67,38 +68,49 @@ def fit(
     return fitted.exit_code
 
 
+@options.grouped
 def inspect(
     model: options.Model,
-    json: options.Json = False,
+    read: options.ReadOptions,
+    flags: options.Flags,
+    data: options.Rows = None,
     loadings: Annotated[
         Path | None, typer.Option(help="Also write all loadings: csv, tsv or parquet.")
     ] = None,
     scaled: Annotated[
         bool, typer.Option("--scaled", help="Loadings as correlations of variables and scores.")
     ] = False,
-    force: options.Force = False,
+    bootstrap: options.Resamples = 0,
 ) -> int:
-    """Print what is in a model file: estimator, options, components, accuracy, columns."""
+    """Print what is in a model file; with DATA, how well components show columns, and how stable."""
     if scaled and loadings is None:
         raise RefusedError("--scaled is for --loadings FILE; give both")
-    writer = loadings and reading.table_writer(loadings, force)
+    if bootstrap and data is None:
+        raise RefusedError(f"--bootstrap {bootstrap} resamples rows; give DATA, those of the fit")
+    writer = loadings and reading.table_writer(loadings, flags.force)
     fitted, header = fitting.open_model(model), read_header(model)
-    if writer and not fitted.is_linear:
+    if (writer or data is not None) and not fitted.is_linear:
         raise RefusedError(f"{fitted.name} has no loadings; fit with --method robust or plain")
     if writer:
         values = correlations(fitted) if scaled else fitted.loadings
         columns = {f"pc{k + 1}": row for k, row in enumerate(values)}
         with writer:
             writer.write({"variable": fitted.feature_names, **columns})
+    trust: dict[str, Any] = {}
+    if data is not None:
+        table = reading.open_table(data, read, flags.silent, fitted)
+        with watching(flags.silent):
+            trust = trust_in(fitted, table.X, bootstrap)
     changed = FittedModel(fitted.estimator).changed_parameters()
     before = fitted.preprocessor and fitted.preprocessor.get_params()
     written_by = f"dualpca {header['dualpca']}"
-    if json:
+    if flags.json:
         known = {"format_version": header["version"], "written_by": written_by}
         names = {"preprocessing": before, "feature_names": fitted.input_names}
-        print_json({**facts(fitted), **known, "options": changed, **names})
+        print_json({**facts(fitted), **known, "options": changed, **names, **trust})
         return OK
     print_summary(fitted)
+    print_trust(fitted, trust)
     words = ", ".join(f"{name}={value!r}" for name, value in changed.items()) or "all defaults"
     say(f"options: {words}")
     if before:
@@ -124,6 +136,7 @@ def report(
         str | None, typer.Option(help="Rows are pictures of this shape: 28x28, or 32x32x3.")
     ] = None,
     max_points: Annotated[int, typer.Option(min=2, help="The most rows to draw.")] = 5000,
+    bootstrap: options.Resamples = 0,
 ) -> int:
     """Write one HTML page about a model or a file: interactive, self-contained, for any browser."""
     path = output or Path(reading.stem(source, "report") + ".html")
@@ -164,6 +177,7 @@ def report(
                 if value and key in REPORTED
             },
             max_points=max_points,
+            bootstrap=bootstrap,
         )
     if flags.json:
         print_json({**facts(fitted), "report": path})

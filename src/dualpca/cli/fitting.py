@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 
-from .. import PCA, KernelPCA, Preprocessor, RobustKernelPCA, RobustPCA, SparsePCA, load
+from .. import PCA, KernelPCA, Preprocessor, RobustKernelPCA, RobustPCA, SparsePCA, control, load
 from ..inspect import ESTIMATORS, MANY_FLAGGED, FittedModel
 from ..io.models import ModelFileError, read_header
 from ..io.tables import Table, TableError
@@ -117,7 +117,7 @@ def fit_file(
 ) -> tuple[NotedModel, Table]:
     """Return the model of a file, with the notes that go into its own, and the rows of the file."""
     model = first = estimator = make_estimator(options, read.missing)
-    completes = getattr(estimator, "_takes_holes", False)
+    completes = bool(getattr(estimator, "_completes", ""))
     table = open_table(path, read, quiet, pixels=pixels, completes=completes)
     if options.method in (Method.robust, Method.robust_kernel) and not (read.keep or pixels):
         table = without_mostly_equal(table, quiet, completes)
@@ -141,8 +141,8 @@ def fit_file(
             variances = RobustPCA(random_state=options.seed).scree(filled)
             estimator.n_components = components_for(variances, "auto", min(X.shape), X.shape[0])
         estimator.fit(X)
-        if hasattr(estimator, "_calibrate"):  # limits for `dualpca monitor`
-            estimator._calibrate(X, None)
+        if options.method is Method.plain:  # limits for `dualpca monitor`
+            control.calibrate(estimator, X)
     flagged = getattr(estimator, "outliers_", None)
     if flagged is not None and not quiet:
         share = float(flagged.mean())

@@ -18,7 +18,7 @@ from ..plots import ControlChartDisplay
 from ..plots._display import check_axes
 from . import fitting, options, reading
 from .printing import listing, print_json, print_rows, say
-from .rows import row_names, with_names
+from .row_commands import row_names, with_names
 from .run import OK, RefusedError
 from .watch import watching
 

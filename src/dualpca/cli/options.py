@@ -12,6 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
+from ..io.tables import NA_VALUES
+
 Scale = StrEnum("Scale", ["auto", "none", "standard", "robust"])
 Rotation = StrEnum("Rotation", ["varimax", "quartimax", "promax"])
 Flag = StrEnum("Flag", ["density", "orthogonal", "score"])
@@ -19,6 +21,10 @@ Missing = StrEnum("Missing", ["refuse", "drop", "impute", "em", "shrink"])
 Approximation = StrEnum("Approximation", ["none", "nystroem", "rff", "orf"])
 Precision = StrEnum("Precision", ["float32", "float64"])
 BadLines = StrEnum("BadLines", ["error", "skip"])
+Format = StrEnum("Format", ["text", "csv", "jsonl"])
+
+#: Rows for the first fit of a stream: so many, or so many for each column and one more, if that is more.
+FIRST, FIRST_EACH = 100, 5
 
 
 class Method(StrEnum):
@@ -43,8 +49,8 @@ _model = functools.partial(option, rich_help_panel="Model")
 
 
 @dataclasses.dataclass
-class ReadOptions:
-    """How the data is read."""
+class LineOptions:
+    """Which columns rows of text have, and how they are written."""
 
     keep: list[str] | None = _column(
         None,
@@ -57,19 +63,7 @@ class ReadOptions:
         "The column that names the rows, or none; by default the first column of text, or one of"
         " integers that number the rows.",
     )
-    label: str | None = _column(None, "A column of labels for the rows.")
-    missing: Missing = _column(
-        Missing.refuse,
-        "Missing cells: refuse them, drop their rows, impute medians, or, plain and robust, complete"
-        " them by the model: em, or shrink, which is steadier.",
-    )
     na: list[str] | None = _column(None, "Text that is a missing cell, besides NA and the like.")
-    format: str | None = _file(
-        None,
-        "csv, tsv, xlsx, jsonl, parquet, arrow, npy, npz, mtx, h5ad, hdf5 or zarr; by default from the"
-        " extension.",
-    )
-    key: str | None = _file(None, "The array of an npz, HDF5 or zarr file, the sheet of an xlsx.")
     delimiter: str | None = _file(None, "The delimiter of a text file; detected by default.")
     decimal: str | None = _file(None, "The decimal sign of a text file; detected by default.")
     thousands: str | None = _file(
@@ -77,11 +71,39 @@ class ReadOptions:
     )
     comment: str | None = _file(None, "Leave out lines that begin with this text.")
     skip: int = _file(0, "Leave out so many lines before the header.", min=0)
-    bad_lines: BadLines = _file(
-        BadLines.error, "Lines with too many or too few cells: an error, or left out."
-    )
     header: bool | None = _file(
         None, "Whether the first line has the names; detected by default.", "--header/--no-header"
+    )
+
+    def of_text(self) -> dict[str, Any]:
+        """Return how cells are written, as readers of tables take it."""
+        return {
+            "delimiter": "\t" if self.delimiter in ("\\t", "tab") else self.delimiter,
+            "decimal": self.decimal,
+            "thousands": self.thousands,
+            "na_values": [*NA_VALUES, *(self.na or ())],
+            "header": "auto" if self.header is None else self.header,
+        }
+
+
+@dataclasses.dataclass
+class ReadOptions(LineOptions):
+    """How the data is read."""
+
+    label: str | None = _column(None, "A column of labels for the rows.")
+    missing: Missing = _column(
+        Missing.refuse,
+        "Missing cells: refuse them, drop their rows, impute medians, or, plain and robust, complete"
+        " them by the model: em, or shrink, which is steadier.",
+    )
+    format: str | None = _file(
+        None,
+        "csv, tsv, xlsx, jsonl, parquet, arrow, npy, npz, mtx, h5ad, hdf5 or zarr; by default from the"
+        " extension.",
+    )
+    key: str | None = _file(None, "The array of an npz, HDF5 or zarr file, the sheet of an xlsx.")
+    bad_lines: BadLines = _file(
+        BadLines.error, "Lines with too many or too few cells: an error, or left out."
     )
     memory: int = _file(256, "Megabytes of numbers to hold; larger files are streamed.", min=1)
     unpacked: int = _file(256, "Megabytes that a chunk or array may unpack to in any case.", min=1)
@@ -96,7 +118,7 @@ class FitOptions:
     components: str | None = _model(
         None,
         "A number, a fraction of the variance (0.9), auto: the fewest that hold 80 % of the robust"
-        " variance, at most 10, outliers: as many as help to detect them, 99 %, which is the default of"
+        " variance, at most 10, outliers: as many as help to detect them, 95 %, which is the default of"
         " the robust methods, or a way to choose, plain and robust: parallel, gavish-donoho, profile,"
         " broken-stick, gcv, cv, and plain: mle.",
         *("--components", "-n"),
@@ -138,6 +160,74 @@ class FitOptions:
 
 
 @dataclasses.dataclass
+class FollowOptions:
+    """What is fitted, printed and saved."""
+
+    model: Path | None = option(
+        None, "The file of the model: one that exists is continued. It is saved there.", "--model"
+    )
+    method: Method | None = option(None, "robust (by default) or plain.", "--method", "-m")
+    components: str | None = option(
+        None,
+        "A number, a fraction of the variance, or a way to choose by the first rows; auto by default.",
+        *("--components", "-n"),
+    )
+    forget: float | None = option(
+        None, "A row counts half after so many others; by default none is forgotten."
+    )
+    scale: Scale | None = option(
+        None, "Divide columns by their spread in the first rows: robust by default, standard, none."
+    )
+    missing: Missing | None = option(
+        None,
+        "Missing cells: complete them by the model, em (by default) or shrink, impute the medians of the"
+        " first rows, or drop: measure and learn only rows without.",
+    )
+    quantile: float | None = option(
+        None, "Robust: rows beyond this quantile of good rows are flagged; 0.999 by default."
+    )
+    first: int | None = option(
+        None,
+        f"Rows for the first fit; by default {FIRST}, or {FIRST_EACH} for each column and one more.",
+        min=2,
+    )
+    batch: int = option(
+        2000,
+        "The most rows that one state of the model measures, if many wait: at most a quarter of those"
+        " that it remembers.",
+        min=1,
+    )
+    save_every: int = option(1000, "Save the model after so many rows, at the next pause.", min=1)
+    until_end: bool = option(
+        False, "End with the file, instead of waiting for more of it.", "--until-end", "--once"
+    )
+    format: Format | None = option(
+        None,
+        "text (by default on a terminal), csv (into a pipe) or jsonl, a JSON object in a line.",
+    )
+    flagged: bool = option(False, "Print only rows that are flagged or have an event.", "--flagged")
+    why: bool = option(False, "Name the variables behind flags; text always does.", "--why")
+    drift: float = option(
+        10.0,
+        "Announce that the components have turned by so many degrees, if chance does not.",
+        min=0.0,
+    )
+    reports: int = option(20, "Report so many broken lines; others are counted.", min=0)
+    seed: int = option(0, "The seed of all random choices.", min=0)
+    quiet: bool = option(False, "Show no notes, but warnings and events.", "--quiet", "-q")
+
+    def fit_options(self) -> FitOptions:
+        """Return the options of a first fit."""
+        return FitOptions(
+            method=self.method or Method.robust,
+            components=self.components or "auto",
+            scale=self.scale or Scale.auto,
+            quantile=self.quantile,
+            seed=self.seed,
+        )
+
+
+@dataclasses.dataclass
 class Flags:
     """How a command writes."""
 
@@ -157,6 +247,9 @@ Output = Annotated[Path | None, typer.Option("--output", "-o", help="The file to
 Data = Annotated[str, typer.Argument(metavar="DATA", help="A file, or - for standard input.")]
 Rows = Annotated[str | None, typer.Argument(metavar="[DATA]", help="Rows for the model.")]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A file that `dualpca fit` wrote.")]
+Resamples = Annotated[
+    int, typer.Option(min=0, help="Fit so many resamples of the rows, to see how stable it is.")
+]
 Source = Annotated[str, typer.Argument(metavar="DATA|MODEL", show_default=False)]
 
 

@@ -86,7 +86,7 @@ def facts(fitted: NotedModel) -> dict[str, Any]:
         known["components_chosen_by"] = selection.method
     known["within_tol"] = bool(model.residual_ <= 1.01 * model.tol)
     known |= {word: getattr(model, a) for word, a in ATTRIBUTES.items() if hasattr(model, a)}
-    if fitted.is_robust:
+    if fitted.is_robust and len(model.outliers_) == fitted.n_samples:  # else of the last rows only
         known |= {"flagged": int(model.outliers_.sum()), "rows": len(model.outliers_)}
     if fitted.has_cells:
         known["flagged_cells"] = int(model.cell_outliers_.sum())
@@ -116,7 +116,7 @@ def print_summary(fitted: NotedModel) -> None:
     sys.stdout.write(text_table(head, cells))
     if len(shares) > COMPONENTS:
         say(f"  and {len(shares) - COMPONENTS} more, {total[-1]:.1%} together")
-    if fitted.is_robust:
+    if "flagged" in known:
         single = f", {counted(known['flagged_cells'], 'cell')}" if fitted.has_cells else ""
         say(f"flagged: {known['flagged']:,} of {known['rows']:,} rows{single}")
     within = "within" if known["within_tol"] else "ABOVE"

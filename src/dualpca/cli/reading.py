@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..io.tables import NA_VALUES, Columns, Table, TableError, Writer, read
+from ..io.tables import Columns, Table, TableError, Writer, read
 from ..io.tables.read import EXTENSIONS
 from ..io.tables.table import counted, listed
 from .options import Missing, ReadOptions
@@ -31,7 +31,7 @@ def open_table(
     Without a model, constant columns are left out, unless --keep chose the columns or they are
     ``pixels`` of pictures; ``completes`` says that what will be fitted takes missing cells.
     """
-    keep, drop, names = _split(options.keep), _split(options.drop), None
+    keep, drop, names = split(options.keep), split(options.drop), None
     missing, impute = options.missing, options.missing is Missing.impute
     if model is not None:
         impute = getattr(model.preprocessor, "fill_", None) is not None
@@ -47,7 +47,7 @@ def open_table(
     columns = Columns(
         keep=keep if names is None else names,
         drop=drop or (),
-        ids=() if options.id == ["none"] else _split(options.id),
+        ids=() if options.id == ["none"] else split(options.id),
         likely_ids=(model and model.notes.get("ids")) or (),
         label=options.label,
         exact=model is not None,
@@ -61,14 +61,10 @@ def open_table(
             key=options.key,
             columns=columns,
             missing="drop" if drops else "keep" if impute or completes else "refuse",
-            delimiter="\t" if options.delimiter in ("\\t", "tab") else options.delimiter,
-            decimal=options.decimal,
-            thousands=options.thousands,
+            **options.of_text(),
             comment=options.comment,
             skip=options.skip,
             bad_lines=str(options.bad_lines),
-            na_values=[*NA_VALUES, *(options.na or ())],
-            header="auto" if options.header is None else options.header,
             memory=options.memory * 2**20,
             unpacked=options.unpacked * 2**20,
             dtype=None if options.dtype is None else str(options.dtype),
@@ -100,7 +96,7 @@ def open_table(
     return table
 
 
-def _split(given: list[str] | None) -> list[str] | None:
+def split(given: list[str] | None) -> list[str] | None:
     """Return names that were given one by one or with commas between them."""
     return None if not given else [name for text in given for name in text.split(",") if name]
 

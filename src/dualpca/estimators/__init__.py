@@ -1,6 +1,8 @@
 """scikit-learn estimators."""
 
+from .deep_kernel_pca import DeepKernelPCA
 from .kernel_pca import KernelPCA
+from .kernel_svd import KernelSVD
 from .pca import PCA
 from .preprocessor import Preprocessor
 from .pursuit import PrincipalComponentPursuit
@@ -10,7 +12,9 @@ from .sparse_pca import SparsePCA
 
 __all__ = [
     "PCA",
+    "DeepKernelPCA",
     "KernelPCA",
+    "KernelSVD",
     "Preprocessor",
     "PrincipalComponentPursuit",
     "RobustKernelPCA",

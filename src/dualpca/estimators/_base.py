@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array
-from scipy.sparse.linalg import LinearOperator
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import _check_n_features, validate_data
 
 from ..linalg import is_single, to_numpy, total
 from ..linear.rotation import ROTATIONS
-from ..operators import Operator, Weighted, as_operator, as_rows, centered, is_streamed
+from ..operators import Operator, Weighted, as_operator, as_rows, centered, in_memory, is_streamed
 from ..operators.centering import minus_center
 from ..operators.readable import check_readable
 from ..preprocessing.columns import is_finite
@@ -27,6 +26,9 @@ from ..solvers.solve import user_stacklevel
 COUNT = Interval(Integral, 1, None, closed="left")
 FRACTION = Interval(RealNotInt, 0, 1, closed="neither")
 NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
+
+#: What ``forget`` may be: nothing, a factor for each batch, or a half-life in rows; but not 1.
+FORGET = [None, Interval(Real, 0, None, closed="neither")]
 
 #: What ``rotation`` may be.
 ROTATION = [StrOptions(set(ROTATIONS)), None]
@@ -43,11 +45,6 @@ ITERATION_CONSTRAINTS: dict[str, Any] = {
 def seed(random_state: Any) -> int:
     """Return an integer seed from scikit-learn's ``random_state``."""
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-
-
-def in_memory(X: Any) -> bool:
-    """Whether X is an array, a sparse matrix or a data frame, and no operator, file or Dask data."""
-    return not (isinstance(X, (Operator, LinearOperator)) or is_streamed(X))
 
 
 def validated(
@@ -184,8 +181,11 @@ def check_names(estimator: Any, names: list[str], *, reset: bool) -> None:
         )
 
 
-def checked_weights(sample_weight: Any, X: Operator) -> Any:
-    """Return the weights of the rows as an array of X's kind, or None."""
+def checked_weights(sample_weight: Any, X: Operator, *, enough: bool = True) -> Any:
+    """Return the weights of the rows as an array of X's kind, or None.
+
+    They must be ``enough`` for a variance, unless X is a batch of more rows.
+    """
     if sample_weight is None:
         return None
     check_readable(sample_weight, "sample_weight")
@@ -198,7 +198,7 @@ def checked_weights(sample_weight: Any, X: Operator) -> Any:
             f"sample_weight has the smallest entry {low} and the sum {mass}; weights must be "
             "finite and not negative"
         )
-    if not mass > 1:
+    if enough and not mass > 1:
         raise ValueError(
             f"sample_weight sums to {mass}, the weights being zero or small; they count rows, and a "
             "variance needs more than one: scale them to sum to n_samples"

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..kernels import features, pairwise
 from ..kernels.eigen import definite_by_name
 from ..linalg import Array, to_numpy
-from ..operators import Kernel, Operator, Selected, as_operator, is_streamed
+from ..operators import Kernel, Operator, Selected, as_operator, in_memory, is_streamed
 from ..operators.centering import shifted
 from ..operators.views import check_energy
 from ._base import COUNT, ITERATION_CONSTRAINTS, NOT_NEGATIVE, checked_weights, seed, validated
@@ -61,6 +61,15 @@ class KernelParameters:
     n_jobs: int | None = None
 
 
+def check_pairs(X: Any, who: str) -> None:
+    """Refuse rows that are not at hand for kernels between all pairs; memory maps are, as arrays."""
+    if not (isinstance(X, np.ndarray) or in_memory(X)):
+        raise ValueError(
+            f"{who} takes kernels between all pairs of rows and needs X in memory; use "
+            "approximation='nystroem', which any kernel has, or 'rff'"
+        )
+
+
 class KernelMixin(KernelParameters, WeightedMixin):
     """What the kernel parameters of KernelPCA and RobustKernelPCA mean."""
 
@@ -76,12 +85,8 @@ class KernelMixin(KernelParameters, WeightedMixin):
     def _kernel_rows(self, X: Any, *, reset: bool, rows: int = 1) -> Any:
         """Return X checked: rows, or at ``fit`` with a precomputed kernel a square matrix."""
         precomputed, exact = self.kernel == "precomputed", self.approximation is None
-        in_memory = isinstance(X, np.ndarray) or not (isinstance(X, Operator) or is_streamed(X))
-        if exact and not in_memory:
-            raise ValueError(
-                f"{type(self).__name__} with approximation=None takes kernels between all pairs of rows "
-                "and needs X in memory; use approximation='nystroem', which any kernel has, or 'rff'"
-            )
+        if exact:
+            check_pairs(X, f"{type(self).__name__} with approximation=None")
         if precomputed and not exact:
             raise ValueError(
                 f"approximation={self.approximation!r} computes kernels with some rows only; give the "

@@ -15,7 +15,7 @@ from ..operators import Operator, as_operator
 from ..operators.block_ops import GRAM_FACTOR, block_rows, dense
 from ..operators.views import check_energy
 from ..preprocessing import columns
-from ..robust.cells import CELL, CellModel
+from ..robust.cells import CELL, KEPT_CELLS, CellModel, judged_rows
 from ..robust.scale import chi2_quantile
 from ..solvers.subspace import warn_above
 from ._base import as_given, checked_weights, seed, validated
@@ -92,13 +92,9 @@ class HolesMixin:
     noise_variance_: float
 
     @property
-    def _takes_holes(self) -> bool:
-        return self.missing != "error"
-
-    @property
-    def _only_holes(self) -> bool:
-        """Whether rows without holes stay as they are."""
-        return True
+    def _completes(self) -> str:
+        """What is replaced in rows: "holes", "cells" (holes and wrong cells), or nothing, ""."""
+        return "" if self.missing == "error" else "holes"
 
     def _completion(self) -> Any:
         """Return the function of a block of rows that fills its holes."""
@@ -113,7 +109,7 @@ class HolesMixin:
             return Completed(X, complete)
         if sp.issparse(X) and not columns.is_finite(X):
             raise ValueError(_SPARSE)
-        if self._only_holes and columns.is_finite(X):
+        if self._completes == "holes" and columns.is_finite(X):
             return X
         xp = namespace(X)
         if bool(xp.any(xp.isinf(X))):
@@ -141,17 +137,13 @@ class HolesMixin:
             All other cells stay as they are.
         """
         model: Any = self
-        if not self._takes_holes:
+        if not self._completes:
             raise ValueError(
                 "impute fills missing cells, which missing='error' refuses; fit with missing='shrink'"
             )
         rows = model._checked(X, "impute")
         rows = rows.map_rows(_itself, rows.shape[1]) if isinstance(rows, Operator) else rows
         return as_given(rows, X)
-
-
-#: Up to so many cells their residuals are kept, beyond it those of flagged cells alone.
-KEPT_CELLS = 10**7
 
 
 class CellsMixin(HolesMixin):
@@ -161,12 +153,8 @@ class CellsMixin(HolesMixin):
     cell_scales_: np.ndarray
 
     @property
-    def _takes_holes(self) -> bool:
-        return self.cells or super()._takes_holes
-
-    @property
-    def _only_holes(self) -> bool:
-        return not self.cells
+    def _completes(self) -> str:
+        return "cells" if self.cells else super()._completes
 
     def _completion(self) -> Any:
         if not self.cells:
@@ -202,26 +190,22 @@ class CellsMixin(HolesMixin):
         rows = as_operator(validated(self, X, reset=False, sparse=False, finite=False))
         return as_given(rows.map_rows(_residuals_by(self._completion()), rows.shape[1]), X)
 
-    def _set_cells(self, X: Operator) -> None:
-        """Set the residuals and flags of the cells of the training rows."""
-        f, cutoff = _residuals_by(self._completion()), self.cell_cutoff_
-        if X.shape[0] * X.shape[1] <= KEPT_CELLS:
-            self.cell_residuals_ = X.map_rows(f, X.shape[1])
-            self.cell_outliers_ = abs(self.cell_residuals_) > cutoff
-            return
-
-        def flagged(rows: slice, block: Any) -> tuple[list[Any]]:
-            z = np.nan_to_num(to_numpy(f(rows, block)))
-            return ([sp.csr_array(np.where(np.abs(z) > cutoff, z, 0.0).astype(np.float32))],)
-
-        self.cell_residuals_ = sp.vstack(X.sum_blocks(flagged)[0], format="csr")
-        self.cell_outliers_ = self.cell_residuals_.astype(bool)
+    def _set_cells(self, X: Operator, known: Any) -> None:
+        """Set the residuals and flags of the cells of the training rows, which the fit may know."""
+        if known is None and X.is_distributed and X.shape[0] * X.shape[1] <= KEPT_CELLS:
+            known = X.map_rows(_residuals_by(self._completion()), X.shape[1])
+        elif known is None:
+            known = judged_rows(X, self._completion())[2]
+        self.cell_residuals_ = known
+        self.cell_outliers_ = (
+            known.astype(bool) if sp.issparse(known) else abs(known) > self.cell_cutoff_
+        )
 
 
 def _residuals_by(model: CellModel) -> Any:
     def part(rows: slice, block: Any) -> Any:
         block = dense(block)
-        return asarray_like(model.residuals(block)[1] / model.scales, block)
+        return asarray_like(model.judged(block).residuals / model.scales, block)
 
     return part
 

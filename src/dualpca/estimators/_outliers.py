@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from numbers import Real
@@ -16,9 +17,10 @@ from ..linalg import Array, eps, host_sample, namespace, to_numpy
 from ..losses import LOSSES, Loss
 from ..operators import Operator
 from ..robust.distances import KINDS, RowDistances
+from ..robust.doubts import doubt_of_groups, doubt_of_half, doubt_of_start
 from ..robust.fit import RobustFit, RobustOptions
 from ..robust.scale import chi2_quantile
-from ..robust.starts import warn_of_doubt
+from ..solvers.solve import user_stacklevel
 from ..solvers.subspace import warn_above
 from ._base import COUNT, FRACTION, ITERATION_CONSTRAINTS
 
@@ -51,6 +53,9 @@ class OutlierScoresMixin(RobustOptions, OutlierMixin):
 
     #: how many directions there are beside the components
     _noise_directions: int
+
+    #: whether rows are in the feature space of a kernel, where they have no symmetry and no scales
+    _of_features = False
 
     #: returns new rows validated, by the name of the method that they are for
     _checked: Callable[..., Any]
@@ -200,31 +205,44 @@ class OutlierScoresMixin(RobustOptions, OutlierMixin):
         self, rows: RowDistances, score: Array, orthogonal: Array, counted: Any = None
     ) -> None:
         """Set the distances of the training rows, their limits, and the rows that are flagged."""
-        q, growth = self.quantile, rows.growth
         self.flags_by_ = "score" if rows.flat else self.flag
         if self.flags_by_ == "density" and not self.noise_variance_ > 0:
             self.flags_by_ = "orthogonal"  # good rows have no noise
         self.score_distances_, self.orthogonal_distances_ = score, orthogonal
-        inside, beside = (host_sample(a).astype(float) for a in (score, orthogonal))
+        inside = host_sample(score).astype(float)
         if len(inside) > len(rows.on_host[1]):  # rows of weight 0 are not among those
-            inside, beside = inside[counted], beside[counted]
-        self.limits_ = rows.limit_of(inside, q), rows.limit(q) * growth**0.5
-        limit = -self.limits_[0 if self.flags_by_ == "score" else 1]
-        if self.flags_by_ == "density":
-            size = np.hypot(inside, beside * (growth / self.noise_variance_) ** 0.5)
-            limit = self._log_peak - 0.5 * rows.limit_of(size, q) ** 2
+            inside = inside[counted]
         scores = self.normality(score, orthogonal)
-        if self.contamination == "auto":
-            self.offset_ = limit
-        else:
-            sample = host_sample(scores) if counted is None else host_sample(scores)[counted]
-            offset = float(np.percentile(sample, 100.0 * self.contamination))
-            # Where that is the score of a row, rounding must not decide on its flag.
-            self.offset_ = offset - eps(sample) ** 0.5 * abs(offset)
+        sample = host_sample(scores) if counted is None else host_sample(scores)[counted]
+        given = inside, self.noise_variance_, self.quantile
+        self._set_limits(rows.limits(*given, scales=not self._of_features), sample)
         self.outliers_ = scores < self.offset_
 
+    def _set_limits(self, limits: tuple[float, float, float], scores: np.ndarray) -> None:
+        """Set the limit that flags rows; ``contamination`` asks for a quantile of the scores."""
+        self.limits_ = limits[:2]
+        if self.contamination != "auto":
+            offset = float(np.percentile(scores, 100.0 * self.contamination))
+            # Where that is the score of a row, rounding must not decide on its flag.
+            self.offset_ = offset - eps(scores) ** 0.5 * abs(offset)
+        elif self.flags_by_ == "density":
+            self.offset_ = self._log_peak - 0.5 * limits[2] ** 2
+        else:
+            self.offset_ = -limits[0 if self.flags_by_ == "score" else 1]
+
     def _warn_of_doubt(self, fit: RobustFit) -> None:
-        """Warn where the fit may not be of the data."""
-        edge = self.limits_[1] if self.flags_by_ == "density" else -1.0
-        near = self.orthogonal_distances_ <= edge
-        warn_of_doubt(self.outliers_, near, self.contamination, fit.start)
+        """Warn where the fit may not be of the data, or the data not of the model."""
+        flagged = host_sample(self.outliers_).astype(bool)
+        near = host_sample(self.orthogonal_distances_) <= self.limits_[1]
+        doubts = [doubt_of_start(fit.start, float(near.mean()))]
+        if self.contamination == "auto":
+            share = float(flagged.mean())
+            inside = float((flagged & near).mean()) if self.flags_by_ == "density" else 0.0
+            many = doubt_of_half(share) or doubt_of_groups(inside)
+            doubts = [many or self._doubt_of_model(fit), *doubts]
+        for doubt in filter(None, doubts):
+            warnings.warn(doubt, UserWarning, stacklevel=user_stacklevel())
+
+    def _doubt_of_model(self, fit: RobustFit) -> str | None:
+        """Return what to say where good rows are not as the model has them."""
+        return None

@@ -233,7 +233,7 @@ class CovarianceMixin(HolesMixin, ScoresMixin):
     rotation: str | None
 
     def _checked(self, X: Any, method: str, *, sparse: bool = True) -> Any:
-        if not self._takes_holes:
+        if not self._completes:
             return super()._checked(X, method, sparse=sparse)
         self._check_kind(X, method)
         return self._completed(validated(self, X, reset=False, sparse=sparse, finite=False))
@@ -318,5 +318,5 @@ class CovarianceMixin(HolesMixin, ScoresMixin):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self._takes_holes
+        tags.input_tags.allow_nan = bool(self._completes)
         return tags

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, dataclass
+from functools import cache, partial
 from numbers import Integral
 from typing import Any
 
@@ -12,15 +13,14 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import RealNotInt, StrOptions
 
-from ..linalg import Array, namespace, to_numpy
+from ..linalg import Array, namespace
 from ..linear.decomposition import Decomposition
-from ..linear.incremental import Sums, merge_batch, sums_of
 from ..linear.likelihood import log_likelihood
 from ..linear.limits import residual_powers
-from ..linear.missing import log_likelihood as observed_likelihood
-from ..linear.resampling import cross_validated, parallel
+from ..linear.missing import observed_likelihood
+from ..linear.resampling import by_data
 from ..linear.selection import BY_DATA, METHODS
-from ..operators import Operator, as_operator
+from ..operators import Operator, as_operator, from_gram, in_memory
 from ..operators.views import check_energy
 from ..progress import convergence
 from ..solvers.spectral import SPECTRAL
@@ -30,10 +30,11 @@ from ._base import validated
 from ._fit_context import reports_progress
 from ._missing import MISSING, decompose_incomplete, summary_of
 from ._scores import CovarianceMixin
+from ._streams import BatchesMixin
 
 
 @dataclass(eq=False, repr=False)
-class PCA(CovarianceMixin, BaseEstimator):
+class PCA(BatchesMixin, CovarianceMixin, BaseEstimator):
     """Principal component analysis at the accuracy that was asked for.
 
     Parameters
@@ -73,6 +74,10 @@ class PCA(CovarianceMixin, BaseEstimator):
         ``tol``, and take dense data. Rows with holes then have the scores of their conditional mean.
     verbose : int
         1 shows a line of progress on standard error, 2 a line for each iteration.
+    forget : float or None
+        How :meth:`partial_fit` forgets. A number above 1 is a half-life: the weight of a row halves with
+        each so many rows that come after it. A number between 0 and 1 is a factor: each batch multiplies
+        the weights of all rows before it. None never forgets.
 
     Attributes
     ----------
@@ -97,6 +102,10 @@ class PCA(CovarianceMixin, BaseEstimator):
         where singular values repeat; it fails with probability 1e-6 at most.
     n_iter_, n_passes_ : int
         Iterations, and passes over the data after validation.
+    drift_ : Drift, after :meth:`partial_fit`
+        How far the components have turned since the last :meth:`checkpoint`.
+    memory_ : float
+        How many rows the model remembers: the sum of the weights that ``forget`` leaves to them.
     convergence_ : list of (int, float), the passes and the residual at each tested iteration
     solver_ : str
         The solver that ran, the precision of its passes, and why it was chosen, such as
@@ -124,6 +133,7 @@ class PCA(CovarianceMixin, BaseEstimator):
         "solver": [StrOptions({"auto", *SPECTRAL, *ITERATIVE}), callable],
         "formulation": [str, callable, None],
         "missing": [StrOptions(MISSING)],
+        "forget": base.FORGET,
         **base.ITERATION_CONSTRAINTS,
     }
 
@@ -139,11 +149,13 @@ class PCA(CovarianceMixin, BaseEstimator):
     random_state: Any = None
     verbose: int = 0
     missing: str = "error"
+    forget: float | None = None
 
     def _fit(self, X: Any, sample_weight: Any) -> Any:
         X, data = self._decompose(X, sample_weight)
+        self._forget_batches()
         self._set(data)
-        return self._completed(X) if self._takes_holes else X
+        return self._completed(X) if self._completes else X
 
     @reports_progress
     def path(self, X: Any, n_components: Any, sample_weight: Any = None) -> list[PCA]:
@@ -184,51 +196,6 @@ class PCA(CovarianceMixin, BaseEstimator):
             model.convergence_ = [*steps[:-1], (data.passes, model.residual_)]
         return models
 
-    def partial_fit(self, X: Any, y: Any = None) -> PCA:
-        """Continue to fit with a batch of rows.
-
-        Up to 8192 features the result is that of :meth:`fit` on all rows. With more features,
-        ``4 n_components + 64`` rows stand for all rows seen; after :meth:`fit`, its components do.
-        Where variance is lost in that way, ``residual_`` and ``variance_shortfall_`` are upper bounds
-        for all rows seen, and may be above ``tol`` without a warning.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or data frame of shape (n_samples, n_features)
-            Sparse up to 8192 features only.
-        y : ignored
-
-        Returns
-        -------
-        self
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from sklearn.datasets import load_digits
-        >>> X = load_digits().data
-        >>> pca = PCA(3)
-        >>> for batch in np.array_split(X, 10):
-        ...     pca = pca.partial_fit(batch)
-        >>> bool(np.allclose(pca.components_, PCA(3).fit(X).components_))
-        True
-        """
-        self._validate_params()
-        if self.n_components in BY_DATA:
-            raise ValueError(
-                f"n_components={self.n_components!r} needs all rows at once; call fit, or give a number"
-            )
-        fitted = hasattr(self, "components_")
-        X = base.validated(self, X, reset=not fitted, rows=1 if fitted else 2)
-        if fitted:
-            base.check_same_kind(X, self.components_, "PCA.partial_fit")
-        operator = as_operator(X)
-        sums = (self._state or sums_of(self)) if fitted else Sums(lost=0.0)
-        s = self._to_compute(sums.rows + operator.shape[0], operator.shape[1])
-        options = {name: getattr(self, name) for name in ("center", "n_components", "tol")}
-        self._set(merge_batch(sums, operator, s, seed=base.seed(self.random_state), **options))
-        return self
-
     def score_samples(self, X: Any) -> Array:
         """Return the log-likelihood of each row under probabilistic PCA.
 
@@ -242,7 +209,7 @@ class PCA(CovarianceMixin, BaseEstimator):
         -------
         log_likelihood : array of shape (n_samples,)
         """
-        if self._takes_holes and self.noise_variance_ > 0:
+        if self._completes and self.noise_variance_ > 0:
             self._check_kind(X, "score_samples")
             rows = validated(self, X, reset=False, sparse=False, finite=False)
             return observed_likelihood(as_operator(rows), self._completion(), self.noise_variance_)
@@ -258,13 +225,13 @@ class PCA(CovarianceMixin, BaseEstimator):
         """Return the validated X and its components; ``choice`` has options of "parallel" or "cv"."""
         if self.solver == "lapack" and isinstance(X, np.memmap):
             X = np.array(X)  # a full SVD holds the data in memory in any case
-        if self._takes_holes:
+        if self._completes:
             X = base.validated(self, X, reset=True, rows=2, finite=False)
             summary = summary_of(X, getattr(self, "feature_names_in_", None))
             if summary.incomplete:
                 return X, decompose_incomplete(self, X, sample_weight, summary)
         # The energy, which every fit computes, is finite only if all entries are.
-        finite = sample_weight is not None or not base.in_memory(X)
+        finite = sample_weight is not None or not in_memory(X)
         X = base.validated(self, X, reset=True, rows=2, finite=finite)
         operator, dense = as_operator(X), not (sp.issparse(X) or isinstance(X, Operator))
         s = self._to_compute(*operator.shape)
@@ -278,22 +245,16 @@ class PCA(CovarianceMixin, BaseEstimator):
         names = ("solver", "formulation", "tol", "max_iter")
         options: dict[str, Any] = {name: getattr(self, name) for name in names}
         options |= {"dense": dense, "energy": energy, "seed": base.seed(self.random_state)}
-        choice["seed"], selection = options["seed"], None
+        subspace = cache(partial(leading_subspace, Xc, start=vars(self).get("_start"), **options))
+        selection = None
+        if self.n_components in BY_DATA:
+            given = X, mean, energy, lambda s: subspace(s).ritz.theta
+            selection = by_data(self.n_components, *given, seed=options["seed"], **choice)
+            s = int(selection.numbers[-1])
         if isinstance(self.n_components, RealNotInt):
             result = growing_subspace(Xc, float(self.n_components) * energy, **options)
-        elif self.n_components == "parallel":
-            results: list[Any] = []
-
-            def values(s: int) -> Array:
-                results.append(leading_subspace(Xc, s, **options))
-                return results[-1].ritz.theta
-
-            selection, result = parallel(X, mean, energy, values, **choice), results[-1]
         else:
-            result = leading_subspace(Xc, s, start=vars(self).get("_start"), **options)
-        if self.n_components == "cv":
-            table = to_numpy(X).astype(float)
-            selection = cross_validated(table, center=self.center, **choice)
+            result = subspace(s)
         known = result, energy, mass, mean, Xc.shape, operator.passes
         return X, Decomposition(*known, selection=selection)
 
@@ -310,9 +271,20 @@ class PCA(CovarianceMixin, BaseEstimator):
         self._start = fitted._principal[0].T
 
     def _calibrate(self, X: Any, sample_weight: Any) -> None:
-        """Set ``residual_powers_``, which limits of the squared residual of rows depend on."""
-        operator = as_operator(self._checked(X, "calibrate"))
-        Xc, _, mass = base.centered_rows(operator, sample_weight, self.center)
+        """Set ``residual_powers_``, which limits of the squared residual of rows depend on.
+
+        They come from the rows of the fit; None are those of :meth:`partial_fit`, which its sums hold.
+        """
+        if X is None:
+            sums = self._sums_held()
+            if sums.basis is not None:
+                raise ValueError(
+                    "X=None is for models of partial_fit alone; give the rows of the fit"
+                )
+            Xc, mass = as_operator(sums.R) if sums.S is None else from_gram(sums.S), sums.rows
+        else:
+            operator = as_operator(self._checked(X, "calibrate"))
+            Xc, _, mass = base.centered_rows(operator, sample_weight, self.center)
         self.residual_powers_ = residual_powers(Xc, self._principal[0].T, mass)
 
     def _to_compute(self, N: float, d: int) -> int:

@@ -68,7 +68,8 @@ class Preprocessor(_Transform, SaveMixin, OneToOneFeatureMixin, TransformerMixin
         median and 1.4826 MAD of the observed cells of each column. Sparse data is scaled but not
         centred. Columns without spread have the scale 1. If more than half of a column is equal, so
         that its MAD is 0, "robust" takes sqrt(p) times the median deviation of the others, whose share
-        is p.
+        is p. A robust model still flags these others, since most rows have no spread there; the command
+        line leaves such columns out.
     missing : {"refuse", "impute", "keep"}
         Whether NaN is an error, whose message counts and locates them, is filled, or stays for an
         estimator that takes it (``missing="shrink"``, ``cells=True``). Infinite values are always

@@ -72,6 +72,8 @@ class RobustKernelPCA(KernelMixin, OutlierScoresMixin, BaseEstimator):
     10
     """
 
+    _of_features = True
+
     _parameter_constraints = {  # noqa: RUF012
         **KERNEL_CONSTRAINTS,
         **ROBUST_CONSTRAINTS,
@@ -103,18 +105,21 @@ class RobustKernelPCA(KernelMixin, OutlierScoresMixin, BaseEstimator):
         operator = self._features(X)
         options = {field.name: getattr(self, field.name) for field in fields(RobustOptions)}
         model = RobustPCA(**options, random_state=int(rng.integers(2**31)))
+        model._of_features = True
         self.pca_ = model.fit(operator, sample_weight=weights)
         steps, rows = model.convergence_, None
         if self.approximation == "nystroem":
             rows = self._row_distances(X, operator, weights, present)
             beyond = rows.orthogonal > rows.limit(self.quantile)
             mass = (1.0 if weights is None else weights) * ~beyond
-            new = beyond & ~model.outliers_
+            inside = model.orthogonal_distances_ <= model.limits_[1]
+            new = beyond & ~model.outliers_ & inside
             new = new if weights is None else new & (weights > 0)
             if self.refit and new.any() and (mass > 0).sum() > 2 * model.n_components_:
                 with phase("refit"):
                     self.pca_ = model.fit(operator, sample_weight=mass)
                 rows = self._row_distances(X, operator, weights, present)
+        del model._of_features  # fits ask for it, files cannot hold it
         self._take(model)
         self._noise_directions = model._noise_directions
         self.noise_variance_ = model.noise_variance_

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -14,13 +15,15 @@ from ..linear.selection import METHODS
 from ..operators import Operator, Selected, as_operator
 from ..progress import convergence
 from ..robust.cell_fit import fit_cells, fit_holes
+from ..robust.doubts import doubt_of_symmetry, doubt_of_tail, whitened_scores
 from ..robust.fit import RobustFit, fit_robust
 from ..robust.sample import scree, take_sample
-from ..robust.scale import CENTERS
+from ..robust.scale import CENTERS, repeated
 from ..robust.starts import STARTS
-from ._base import COUNT, FRACTION, ROTATION, checked_weights, seed, validated
+from ._base import COUNT, FORGET, FRACTION, ROTATION, checked_weights, seed, validated
 from ._missing import MISSING, CellsMixin, summary_of
 from ._outliers import ROBUST_CONSTRAINTS, OutlierScoresMixin
+from ._robust_streams import RobustBatchesMixin
 from ._scores import CovarianceMixin
 
 #: The methods that choose a number of components; "mle" is about all rows.
@@ -28,7 +31,7 @@ CHOICES = set(METHODS) - {"mle"}
 
 
 @dataclass(eq=False, repr=False)
-class RobustPCA(CellsMixin, CovarianceMixin, OutlierScoresMixin, BaseEstimator):
+class RobustPCA(RobustBatchesMixin, CellsMixin, CovarianceMixin, OutlierScoresMixin, BaseEstimator):
     """PCA that bad rows do not move, and that flags them.
 
     It minimises ``sum_i rho(||(I - W W^T)(x_i - c)||)`` over an orthonormal W and a centre c, the robust
@@ -40,11 +43,11 @@ class RobustPCA(CellsMixin, CovarianceMixin, OutlierScoresMixin, BaseEstimator):
     ----------
     n_components : int, float, str or None
         A number; the fraction of the robust variance to explain (0 < f < 1); "auto", for a picture, the
-        fewest components that hold 80 % of it, at most 10; "outliers", to detect them, the fewest that
-        hold 99 %, at most a fifth of the rows and one less than n_features; a method of
-        :func:`dualpca.n_components` other than "mle"; or None, all n_features, which needs more than
-        twice as many rows. The robust variance, and what methods see, is that of the least outlying half
-        of the rows, as in :meth:`scree`.
+        fewest components that hold 80 % of it, at most 10; "outliers", to detect them, a fit of the
+        fewest that hold 99 %, at most a fifth of the rows and one less than n_features, of which the
+        fewest stay that hold 95 %; a method of :func:`dualpca.n_components` other than "mle"; or None,
+        all n_features, which needs more than twice as many rows. The robust variance, and what methods
+        see, is that of the least outlying half of the rows, as in :meth:`scree`.
     loss : str or Loss
         "l1" (the paper's), "lp", "huber", "log", "cauchy", "geman_mcclure", "welsch", "tukey", or an
         instance such as ``Huber(scale=0.1)``. The default scale comes from the residuals of the good
@@ -93,6 +96,10 @@ class RobustPCA(CellsMixin, CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         features. On dask data the sample alone is fitted.
     max_iter, random_state, verbose
         As in :class:`dualpca.PCA`; the seed is also that of the sample and of the directions.
+    forget : float or None
+        How :meth:`partial_fit` forgets. A number above 1 is a half-life: the weight of a row halves with
+        each so many good rows that come after it. A number between 0 and 1 is a factor: a batch of good
+        rows multiplies the weights of all rows before it. Bad rows age nothing. None never forgets.
 
     Attributes
     ----------
@@ -103,7 +110,8 @@ class RobustPCA(CellsMixin, CovarianceMixin, OutlierScoresMixin, BaseEstimator):
     mean_ : array of shape (n_features,)
         The robust centre; zeros for ``center=None``.
     noise_variance_ : float
-        The mean variance of good rows in the directions left out.
+        The mean variance of good rows in the directions left out; at least what counts as none beside
+        the largest variance.
     weights_ : array of shape (n_samples,)
         The weight of each training row in the loss before the refit; the largest is 1.
     score_distances_, orthogonal_distances_ : arrays of shape (n_samples,)
@@ -133,6 +141,12 @@ class RobustPCA(CellsMixin, CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         The share of the nearest half of the rows that the starts have in common.
     loss_ : Loss
         The loss with its scale.
+    drift_ : Drift, after :meth:`partial_fit`
+        How far the components have turned since the last :meth:`checkpoint`, and new regimes.
+    memory_ : float
+        How many rows the model remembers: the sum of the weights that ``forget`` leaves to them.
+    until_renewal_ : int
+        How many rows :meth:`partial_fit` takes before it renews the model.
     n_components_, selection_, n_samples_, n_features_in_, residual_, n_iter_, n_passes_, convergence_
         As in :class:`dualpca.PCA`; the residual is that of DCA.
 
@@ -165,6 +179,7 @@ class RobustPCA(CellsMixin, CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         "solver": [StrOptions({"auto", "anderson", "dca", "irls", "dual"}), callable],
         "missing": [StrOptions(MISSING)],
         "cells": ["boolean"],
+        "forget": FORGET,
     }
 
     _: KW_ONLY
@@ -173,6 +188,7 @@ class RobustPCA(CellsMixin, CovarianceMixin, OutlierScoresMixin, BaseEstimator):
     verbose: int = 0
     missing: str = "error"
     cells: bool = False
+    forget: float | None = None
 
     @property
     def _origin(self) -> Array:
@@ -181,6 +197,7 @@ class RobustPCA(CellsMixin, CovarianceMixin, OutlierScoresMixin, BaseEstimator):
 
     def _fit(self, X: Any, sample_weight: Any) -> Any:
         whole, weights, present = self._checked_rows(X, sample_weight)
+        self._forget_batches()
         rows = whole if present is None else Selected(whole, present)
         fit = self._fit_rows(rows, weights)
         self._set_fit(fit, rows)
@@ -192,8 +209,8 @@ class RobustPCA(CellsMixin, CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         self.mean_ = rows.asarray(parts.center)
         self._mean_rest = rows.asarray(parts.center - to_numpy(self.mean_))
         if self.cells:
-            self._set_cells(whole)
-        whole = self._completed(whole) if self._takes_holes else whole
+            self._set_cells(whole, fit.cells if present is None else None)
+        whole = self._completed(whole) if self._completes else whole
         by_row = fit.weights
         if present is None:
             score, orthogonal = rows.row_vector(parts.score_distances), fit.rows.orthogonal
@@ -208,10 +225,25 @@ class RobustPCA(CellsMixin, CovarianceMixin, OutlierScoresMixin, BaseEstimator):
         self._warn_of_doubt(fit)
         return whole
 
+    def _doubt_of_model(self, fit: RobustFit) -> str | None:
+        if self.flags_by_ != "density" or self._of_features:
+            return None
+        scores, (_, orthogonal, weights) = whitened_scores(fit), fit.rows.on_host
+        limit = max(2 * (self._log_peak - self.offset_), 0.0) ** 0.5
+        if not limit > 0:  # most rows are equal
+            return None
+        with np.errstate(over="ignore"):
+            inside = np.linalg.norm(scores, axis=1)
+            ratios = np.hypot(inside, orthogonal / self.noise_variance_**0.5) / limit
+        skewed = None
+        if isinstance(self.center, str):  # rows need not be symmetric about a given point
+            skewed = doubt_of_symmetry(ratios, self.quantile, scores, weights)
+        return skewed or doubt_of_tail(repeated(ratios, weights), len(fit.rows.V))
+
     def _fit_rows(self, X: Operator, weights: Any) -> RobustFit:
         """Return the fit of rows as they are, of completed rows, or of cells."""
         start, incomplete = seed(self.random_state), False
-        if self._takes_holes:
+        if self._completes:
             incomplete = summary_of(X, getattr(self, "feature_names_in_", None)).incomplete > 0
         if self.cells:
             if not (isinstance(self.center, str) and self.center == "joint"):
@@ -227,7 +259,9 @@ class RobustPCA(CellsMixin, CovarianceMixin, OutlierScoresMixin, BaseEstimator):
             return fit
         if incomplete:
             return fit_holes(X, self, start, weights, shrink=self.missing == "shrink")
-        return fit_robust(X, self, np.random.default_rng(start), weights)
+        # Threads of BLAS spin after a product, and would take the cores from those of the kernels.
+        with X.blas_limited() if X.uses_kernels else nullcontext():
+            return fit_robust(X, self, np.random.default_rng(start), weights)
 
     def _begin_from(self, fitted: RobustPCA) -> None:
         self.init = to_numpy(fitted._principal[0]).astype(float)
@@ -239,9 +273,7 @@ class RobustPCA(CellsMixin, CovarianceMixin, OutlierScoresMixin, BaseEstimator):
 
         Rows of weight 0 that are on a cluster count.
         """
-        rows: Any = as_operator(
-            validated(self, X, reset=True, rows=2, finite=not self._takes_holes)
-        )
+        rows: Any = as_operator(validated(self, X, reset=True, rows=2, finite=not self._completes))
         if rows.is_distributed and isinstance(self.solver, str) and self.solver == "dual":
             raise ValueError(
                 "solver='dual' iterates on a row for each row of X, which dask data keeps on the "

@@ -31,6 +31,16 @@ def _pick(A: Array, index: Any) -> Array:
     return xp.sum(xp.where(_positions(A) == index, A, xp.zeros_like(A)), axis=0)
 
 
+def _kth_largest(A: np.ndarray, k: Any) -> np.ndarray:
+    """Return the k_j-th largest entry of each column j, by partitions."""
+    if isinstance(k, int):
+        return np.partition(A, len(A) - k, axis=0)[len(A) - k]
+    columns = A.reshape(len(A), -1).T
+    counts = np.broadcast_to(k, A.shape[1:]).ravel()
+    found = [np.partition(a, -n)[-n] for a, n in zip(columns, counts, strict=True)]
+    return np.reshape(np.array(found, dtype=A.dtype), A.shape[1:])
+
+
 @dataclass(frozen=True)
 class _ColumnNorm(Norm):
     """A norm of each column, combined by l2; k may be a tuple with a number for each column."""
@@ -98,10 +108,10 @@ class TopK(_ColumnNorm):
         W = entries.positive_part(W, self.positive)
         size = xp.abs(W)
         if is_numpy_array(size):  # a partition is cheaper than sorting
-            counts = np.broadcast_to(k, size.shape[1:]).ravel()
-            columns = size.reshape(len(size), -1).T
-            cuts = [np.partition(column, -n)[-n] for column, n in zip(columns, counts, strict=True)]
-            cut = np.reshape(np.array(cuts, dtype=size.dtype), size.shape[1:])
+            cut = _kth_largest(size, k)
+            kept = size >= cut
+            if np.all(kept.sum(axis=0) == k):  # nothing is tied with the last
+                return np.where(kept, W, np.zeros_like(W))
         else:
             cut = _pick(xp.sort(size, axis=0, descending=True), k - 1)
         above, tied = size > cut, size == cut

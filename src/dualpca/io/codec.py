@@ -16,9 +16,13 @@ from sklearn.pipeline import Pipeline
 from ..kernels.features import Nystroem, RandomFourier, pairwise
 from ..kernels.pairwise import KERNELS
 from ..linalg import to_numpy
+from ..linear.drift import Checkpoint
+from ..linear.forgetting import Gathered
 from ..linear.incremental import Sums
 from ..linear.selection import Selection
 from ..losses import LOSSES
+from ..robust.followed import Followed
+from ..robust.online import RobustStream
 from ..solvers import SOLVERS
 from .fitted import MAX_JOBS, check_compressed
 from .tensorfile import NAMES
@@ -42,7 +46,9 @@ def estimator_classes() -> dict[str, type]:
 def object_classes() -> dict[str, type]:
     """Return the frozen dataclasses that parameters and fitted attributes may be, by name."""
     registered = (type(entry) for entry in (*LOSSES.values(), *SOLVERS.values()))
-    return {kind.__name__: kind for kind in (*registered, Sums, Nystroem, RandomFourier, Selection)}
+    streams = (Sums, Checkpoint, Gathered, RobustStream, Followed)
+    held = (*streams, Nystroem, RandomFourier, Selection)
+    return {kind.__name__: kind for kind in (*registered, *held)}
 
 
 def _may_be_fitted(kind: type, key: str) -> bool:

@@ -107,7 +107,8 @@ def check_fitted(model: Any) -> None:
         _check_attributes(vars(estimator))
         if abs(getattr(estimator, "n_jobs", None) or 1) > MAX_JOBS:
             raise ValueError(f"n_jobs={estimator.n_jobs} is more than {MAX_JOBS}")
-        _try_transform(estimator)
+        if not {"_state", "_gathered"} & vars(estimator).keys() or "components_" in vars(estimator):
+            _try_transform(estimator)  # the others wait for more rows of a stream
 
 
 def _check_attributes(fitted: dict[str, Any]) -> None:
@@ -120,6 +121,8 @@ def _check_attributes(fitted: dict[str, Any]) -> None:
     for shape, names in SHAPES.items():
         for name in names.split():
             if name in fitted:
+                if "_stream" in fitted:  # the rows of the last batch, not of all
+                    shape = shape.replace("N", "M")
                 each = name == "gap_" and "upper_bound_" in fitted  # of each sparse component
                 _check_attribute(name, fitted[name], "k+" if each else shape, sizes)
     if not all(isinstance(name, str) for name in fitted.get("feature_names_in_", ())):

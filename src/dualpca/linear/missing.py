@@ -53,7 +53,7 @@ def fitted_scores(R: Array, W: Array, V: Array, ridge: Array) -> Array:
     return stack(parts)
 
 
-def split(block: Any, center: Array) -> tuple[Array, Array]:
+def observed_cells(block: Any, center: Array) -> tuple[Array, Array]:
     """Return ``x - c``, 0 where a cell is missing, and 1 where it is there, else 0; in float64."""
     Y = as_float64(block)
     xp = namespace(Y)
@@ -103,7 +103,7 @@ class Completion:
             return block
         part = as_float64(take(block, rows))
         center, V, ridge = self.like(part)
-        R, there = split(part, center)
+        R, there = observed_cells(part, center)
         fit = center + fitted_scores(R, there, V, ridge) @ V.T
         filled = xp.astype(xp.where(there > 0, part, fit), block.dtype, copy=False)
         if len(rows) == block.shape[0]:
@@ -283,7 +283,7 @@ def observed_residual(X: Operator, model: Completion, weights: Array | None = No
         block = as_float64(dense(block))
         xp = namespace(block)
         center, V, ridge = model.like(block)
-        R, there = split(block, center)
+        R, there = observed_cells(block, center)
         R = there * (R - fitted_scores(R, there, V, ridge) @ V.T)
         squares = xp.sum(R * R, axis=1)
         return (float(xp.sum(squares if weights is None else squares * as_float64(weights[rows]))),)
@@ -316,7 +316,7 @@ def gcv(
     return chosen, fits[max(best, 1)]
 
 
-def log_likelihood(X: Operator, model: Completion, noise: float) -> Array:
+def observed_likelihood(X: Operator, model: Completion, noise: float) -> Array:
     """``log N(x_o; c_o, C_oo)`` of the cells o of each row that are there, by the inversion lemma."""
     logs = float(np.log(model.ridge).sum())
 
@@ -324,7 +324,7 @@ def log_likelihood(X: Operator, model: Completion, noise: float) -> Array:
         block = dense(block)
         wide = as_float64(block)
         xp, (center, V, ridge) = namespace(wide), model.like(wide)
-        R, there = split(wide, center)
+        R, there = observed_cells(wide, center)
         inside = (R @ V) * fitted_scores(R, there, V, ridge)
         determinant = xp.linalg.slogdet(systems(there, V, ridge))[1] - logs
         constant = xp.sum(there, axis=1) * float(np.log(2 * np.pi * noise))

@@ -40,6 +40,20 @@ EM_TOL = 1e-3
 MOST = 10
 
 
+def by_data(
+    method: str,
+    X: Any,
+    center: Array | None,
+    energy: float,
+    values: Callable[[int], Array],
+    **options: Any,
+) -> Selection:
+    """Return the choice of a method of BY_DATA, with the arguments of :func:`parallel`."""
+    if method == "cv":
+        return cross_validated(to_numpy(X).astype(float), center=center is not None, **options)
+    return parallel(X, center, energy, values, **options)
+
+
 def parallel(
     X: Any,
     center: Array | None,
@@ -97,7 +111,10 @@ def leading_values(
 def permuted(
     X: Any, center: Array | None, unit: float, rng: np.random.Generator
 ) -> Iterator[Operator]:
-    """Yield ``(X - 1 c^T) / unit`` with each column permuted on its own; dense ones in float32."""
+    """Yield ``(X - 1 c^T) / unit`` with each column permuted on its own; dense ones in float32.
+
+    Dense tables share their memory: the next one overwrites the last.
+    """
     N, d = X.shape
     if sp.issparse(X):
         yield from _permuted_sparse(sp.csc_array(X), center, rng)
@@ -110,13 +127,14 @@ def permuted(
     for j in range(0, d, COLUMNS):
         some = slice(j, j + COLUMNS)
         twice[some, :N] = ((data[:, some] - c[some]) / unit).T
-    windows = np.lib.stride_tricks.sliding_window_view(twice, N, axis=1)
-    xp, place = namespace(X), device(X)
+    # New memory for every table would cost more than its copy, in pages that are touched first.
+    table, xp, place = np.empty((d, N), dtype=np.float32), namespace(X), device(X)
     while True:
-        twice[:, :N] = rng.permuted(twice[:, :N], axis=1)
+        rng.permuted(twice[:, :N], axis=1, out=twice[:, :N])
         twice[:, N:] = twice[:, :N]
         for _ in range(FRESH):
-            table = windows[np.arange(d), rng.integers(N, size=d)]
+            for j, first in enumerate(rng.integers(N, size=d).tolist()):
+                table[j] = twice[j, first : first + N]
             yield as_operator(xp.asarray(table, device=place)).T
 
 

@@ -11,132 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct {
-    const char *data;
-    long rows, columns, stride; /* stride in bytes */
-    int wide;                   /* whether entries are float64 */
-    const double *center;       /* subtracted from each row, or NULL */
-    double scale;
-} dense;
-
-typedef struct {
-    const void *data, *indices, *indptr;
-    long rows, columns, stored;
-    int long_indices;
-} csr;
-
-typedef struct {
-    char *data;
-    long rows, columns, row_stride, column_stride; /* strides in bytes */
-} factor;
-
-enum kind { SWEEP, MATMUL, RMATMUL, MOMENTS };
-
-typedef struct {
-    enum kind kind;
-    const dense *X;
-    const csr *S;
-    const void *packed, *shift;
-    long packed_rows, groups, lanes;
-    factor out;
-} task;
-
-typedef struct {
-    long lanes, panel;
-    void (*pack)(const factor *, long, long, long, void *);
-    int (*rows)(const task *, long, long, double *, double *);
-    int (*csr)(const task *, long, long, void *, double *);
-    double (*moments)(const dense *, long, long, double *);
-} table;
-
-static void *aligned(size_t size)
-{
-    return aligned_alloc(64, (size + 127) / 64 * 64);
-}
-
-/* Entries from one row of a panel to the next, not a multiple of 4096 bytes. */
-static long padded(long n, long size)
-{
-    const long entries = (n + 15) / 16 * 16;
-    return entries * size % 2048 ? entries : entries + 16;
-}
-
-#define PASTE(a, b, c) a##_##b##_##c
-#define EXPAND(a, b, c) PASTE(a, b, c)
-#define NAME(name) EXPAND(name, T, VECTOR)
-
-#if defined(__x86_64__)
-#define VECTOR 16
-#define R 8
-#define T float
-#include "kernels.h"
-#undef T
-#define T double
-#include "kernels.h"
-#undef T
-#undef VECTOR
-#pragma GCC push_options
-#pragma GCC target("avx2,fma")
-#define VECTOR 32
-#define T float
-#include "kernels.h"
-#undef T
-#define T double
-#include "kernels.h"
-#undef T
-#undef VECTOR
-#undef R
-#pragma GCC pop_options
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512vl,avx512dq,avx512bw,prefer-vector-width=512")
-#define VECTOR 64
-#define R 12
-#define T float
-#include "kernels.h"
-#undef T
-#define T double
-#include "kernels.h"
-#undef T
-#pragma GCC pop_options
-static const struct { const char *name; const table *single, *twice; } TABLES[] = {
-    {"sse2", &table_float_16, &table_double_16},
-    {"avx2", &table_float_32, &table_double_32},
-    {"avx512", &table_float_64, &table_double_64},
-};
-static int best(void)
-{
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw")) return 2;
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? 1 : 0;
-}
-#else /* NEON and others: vectors of 16 bytes, which the compiler knows how to multiply */
-#define VECTOR 16
-#define R 12
-#define T float
-#include "kernels.h"
-#undef T
-#define T double
-#include "kernels.h"
-#undef T
-static const struct { const char *name; const table *single, *twice; } TABLES[] = {
-    {"vector", &table_float_16, &table_double_16},
-};
-static int best(void)
-{
-    return 0;
-}
-#endif
-
-static int level;
-
-/* The kernels of the best instructions; of narrower vectors where those hold all columns. */
-static const table *table_for(long columns, int single)
-{
-    int i = level;
-    while (i > 0 && columns <= (single ? TABLES[i - 1].single : TABLES[i - 1].twice)->lanes) i--;
-    return single ? TABLES[i].single : TABLES[i].twice;
-}
+#include "instructions.h"
 
 /* One thread's share. */
 typedef struct {
@@ -158,19 +33,17 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* Run the shares, the first in this thread; a share whose thread cannot start runs here too. */
-static int run(share *shares, int count)
+/* Work on the shares, on the first in this thread; one whose thread cannot start is worked on here too. */
+static void run(void *(*work)(void *), void *shares, size_t size, int count)
 {
     pthread_t threads[64];
-    int started[64] = {0}, failed = 0;
-    for (int i = 1; i < count; i++) started[i] = !pthread_create(&threads[i], NULL, work, &shares[i]);
-    work(&shares[0]);
+    int started[64] = {0};
+    for (int i = 1; i < count; i++) started[i] = !pthread_create(&threads[i], NULL, work, (char *)shares + i * size);
+    work(shares);
     for (int i = 1; i < count; i++) {
         if (started[i]) pthread_join(threads[i], NULL);
-        else work(&shares[i]);
+        else work((char *)shares + i * size);
     }
-    for (int i = 0; i < count; i++) failed |= shares[i].failed;
-    return failed;
 }
 
 /* Where share i of `count` begins: equal numbers of rows, or of stored entries. */
@@ -219,7 +92,8 @@ static int multiply(enum kind kind, const dense *X, const csr *S, const factor *
         for (int i = 0; i < count; i++)
             shares[i] = (share){&t, f, cut(&t, N, f->panel, i, count), cut(&t, N, f->panel, i + 1, count),
                                 (char *)sums + (summed ? i * d * width * part : 0), totals + i * width, 0, 0};
-        failed = run(shares, count);
+        run(work, shares, sizeof *shares, count);
+        for (int i = 0; i < count; i++) failed |= shares[i].failed;
     }
     for (long g = 0; !failed && summed && g < groups; g++) {
         const long b = out->columns - g * lanes < lanes ? out->columns - g * lanes : lanes;
@@ -388,7 +262,7 @@ static PyObject *moments(PyObject *self, PyObject *args)
     share shares[64] = {{0}};
     for (int i = 0; i < count; i++)
         shares[i] = (share){.task = &t, .table = f, .first = cut(&t, X.rows, 1, i, count), .last = cut(&t, X.rows, 1, i + 1, count), .sum = sums + i * X.columns};
-    run(shares, count);
+    run(work, shares, sizeof *shares, count);
     for (int i = 0; i < count; i++) {
         energy += shares[i].energy;
         for (long j = 0; j < X.columns; j++) out[j] += sums[i * X.columns + j];
@@ -398,6 +272,8 @@ static PyObject *moments(PyObject *self, PyObject *args)
     release(v);
     return PyFloat_FromDouble(energy);
 }
+
+#include "cells.h"
 
 /* The names of the instruction sets that this machine has, best last; with a name, use that one. */
 static PyObject *instructions(PyObject *self, PyObject *args)
@@ -418,6 +294,7 @@ static PyMethodDef METHODS[] = {
     {"product", product, METH_VARARGS, "product(kind, X, W, out, center, scale, shift, total, threads)"},
     {"csr_product", csr_product, METH_VARARGS, "csr_product(kind, data, indices, indptr, columns, W, out, shift, total, threads)"},
     {"moments", moments, METH_VARARGS, "moments(X, sums, threads): add column sums to sums, return the sum of squares"},
+    {"cell_rows", cell_rows, METH_VARARGS, "cell_rows(X, center, V, scales, constants, factors or mass, B, out, threads)"},
     {"instructions", instructions, METH_VARARGS, "instructions(name=None): the instruction sets of this machine, best last"},
     {NULL, NULL, 0, NULL},
 };

@@ -72,3 +72,8 @@ def as_operator(X: Any, *, block_bytes: int | None = None, device: Any = None) -
         return Matrix(X)
     plain = is_array_api_obj(X) and not isinstance(X, np.ma.MaskedArray)
     return Matrix(X if plain else np.asarray(X))
+
+
+def in_memory(X: Any) -> bool:
+    """Whether X is an array, a sparse matrix or a data frame, and no operator, file or Dask data."""
+    return not (isinstance(X, (Operator, LinearOperator)) or is_streamed(X))

@@ -287,7 +287,7 @@ class Operator(ABC):
         """Limit BLAS to one thread while this operator multiplies with its own thread pool."""
         return nullcontext()
 
-    def float32_copy(self, scale: float) -> Operator | None:
+    def in_float32(self, scale: float) -> Operator | None:
         """Return ``scale X`` with products in float32; None where X is not a dense array in memory."""
         return None
 

@@ -104,9 +104,9 @@ class Centered(View):
     def todense(self) -> Array:
         return self.X.todense() - self._c.T
 
-    def float32_copy(self, scale: float) -> Operator | None:
+    def in_float32(self, scale: float) -> Operator | None:
         # Centred before it is rounded.
-        return self.X.float32_copy(scale, self._c) if isinstance(self.X, Matrix) else None
+        return self.X.in_float32(scale, self._c) if isinstance(self.X, Matrix) else None
 
     def row_norms(self) -> Array:
         projection = self.X.matmul(self._c)[:, 0]
@@ -122,7 +122,8 @@ class Centered(View):
         S = self.X.gram(weights, single=single)
         total, mass = self._sums(weights)
         c, s = as_float64(self._c), as_float64(total)  # as the products of X are
-        return S - c @ s.T - s @ c.T + mass * (c @ c.T)
+        half = s - (mass / 2) * c
+        return S - (c * half.T + half * c.T)  # without BLAS, whose threads would spin
 
     def kernel(self, *, single: bool = False) -> Array:
         K = self.X.kernel(single=single)
@@ -167,9 +168,9 @@ class Shifted(Affine):
         known = to_numpy(column + remainder)[:, 0].astype(float) if exact else None
         super().__init__(X, lambda rows, block: [(rows, subtract(block))], known)
 
-    def float32_copy(self, scale: float) -> Operator | None:
-        # In float64, where a copy is of use, c is exact, or its remainder below the rounding.
-        return self.X.float32_copy(scale, self.center) if isinstance(self.X, Matrix) else None
+    def in_float32(self, scale: float) -> Operator | None:
+        # In float64, where float32 is of use, c is exact, or its remainder below the rounding.
+        return self.X.in_float32(scale, self.center) if isinstance(self.X, Matrix) else None
 
 
 def shifted(X: Operator, c: np.ndarray) -> Operator:

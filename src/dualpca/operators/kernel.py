@@ -89,6 +89,7 @@ class Kernel(Operator):
     implicit = True
     passes: Any = property(attrgetter("K.passes"))
     asarray: Any = property(attrgetter("K.asarray"))
+    blas_limited: Any = property(attrgetter("K.blas_limited"))
 
     def __init__(self, K: Operator, diagonal: Callable[[], Array]) -> None:
         if K.shape[0] != K.shape[1]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy
 
 from .. import native
 from ..linalg import Array, on_gpu
+from ..progress import reading
 from .base import BlockFunction, Operator, Shift, SweepMap
 from .block_ops import (
     as_float,
@@ -27,9 +29,16 @@ from .block_ops import (
 )
 from .row_blocks import RowBlocked, RowMap, swept
 
-#: Up to so many columns, and from so many products on, each thread sums a Gram matrix of its own
-#: rows. BLAS uses one thread there; with more columns its own threads win.
-THREADED_COLUMNS, THREADED_PRODUCTS = 128, 10**8
+#: From so many products on, threads of our own sum a Gram matrix of their rows each. Threads of BLAS
+#: take longer (60,000 x 784 in float32: 217 ms and 186), and spin for a while after it: eigenvectors
+#: by SciPy, which has a BLAS of its own, then wait for them (2000 x 500: a fit of 138 ms and 23).
+THREADED_PRODUCTS = 10**8
+
+#: Their sums, products and casts take at most so many bytes; else BLAS has its threads.
+THREADED_BYTES = 2**30
+
+#: Up to so many columns BLAS would use one thread for a Gram matrix.
+THREADED_COLUMNS = 128
 
 #: Kernels sweep with a row map in blocks that are larger by this factor: reading X twice costs less
 #: than the sums of many small blocks (3500 x 3500, float64, 32 columns: 141 ms, and 36 in one block).
@@ -117,33 +126,36 @@ class Matrix(RowBlocked):
         return take(self.data.tocsr() if self._by_columns else self.data, rows)
 
     def blas_limited(self) -> AbstractContextManager[Any]:
-        threaded = self.data.nnz >= THREADED if self.sparse else self._few_columns
+        few = self.shape[1] <= THREADED_COLUMNS and self._large_gram
+        threaded = self.data.nnz >= THREADED if self.sparse else few
         kernels = native.takes_array(self.data) or native.takes_array(self.data.T)
         # Small matrices of a GPU's fit are factored on the host, where threads only delay them.
         alone = threaded or kernels or (not self.sparse and on_gpu(self.data))
         return one_blas_thread() if alone else nullcontext()
 
     @property
-    def _few_columns(self) -> bool:
+    def _large_gram(self) -> bool:
         """Whether threads of our own sum a Gram matrix faster than BLAS."""
         N, d = self.shape
-        few = d <= THREADED_COLUMNS and N * d * d >= THREADED_PRODUCTS
-        return few and not self.sparse and is_numpy_array(self.data)
+        worth = N * d * d >= THREADED_PRODUCTS and 24 * d * d * threads() <= THREADED_BYTES
+        return worth and not self.sparse and is_numpy_array(self.data)
 
     def sum_blocks(self, f: BlockFunction, factor: int = 1) -> tuple[Any, ...]:
-        count = min(threads(), self.shape[0])
-        if factor == 1 or count == 1 or not self._few_columns:
+        if factor == 1 or not self._large_gram or (count := min(threads(), self.shape[0])) == 1:
             return super().sum_blocks(f, factor)
         self._counter[0] += 1
-        step = block_rows(self.shape[1], self.data.itemsize, factor)
+        N, d = self.shape
+        rounds = -(-N // (count * block_rows(d, self.data.itemsize, factor)))
+        cuts = [i * N // (rounds * count) for i in range(rounds * count + 1)]
+        slices = [slice(*ends) for ends in pairwise(cuts)]
 
-        def span(start: int, stop: int) -> Any:
-            slices = (slice(i, min(i + step, stop)) for i in range(start, stop, step))
-            return sum_up(f(rows, self.data[rows]) for rows in slices)
+        def parts() -> Iterator[tuple[slice, Any]]:
+            for i in range(0, len(slices), count):
+                some = slices[i : i + count]
+                yield from zip(some, pool.map(lambda r: f(r, self.data[r]), some), strict=True)
 
-        cuts = [i * self.shape[0] // count for i in range(count + 1)]
         with one_blas_thread(), ThreadPoolExecutor(count) as pool:
-            return sum_up(pool.map(span, cuts[:-1], cuts[1:]))
+            return sum_up(part for _, part in reading(parts(), N))
 
     @property
     def _by_columns(self) -> bool:
@@ -163,6 +175,9 @@ class Matrix(RowBlocked):
         return multiply_transposed(self.data, H)
 
     def sweep(self, W: Array, row_map: SweepMap | None = None) -> Any:
+        if row_map is None and not (self.sparse or is_numpy_array(self.data)):
+            self._counter[0] += 1
+            return self.data.T @ (self.data @ W)  # a GPU waits for what the host does between them
         shift = row_map.shift if isinstance(row_map, Shift) else None
         if (row_map is None or shift is not None) and native.takes(native.SWEEP, self.data, W):
             self._counter[0] += 1
@@ -171,7 +186,8 @@ class Matrix(RowBlocked):
             self._counter[0] += 1
             total = sum_up(swept(*part, W, row_map) for part in self.blocks(KERNEL_FACTOR))
             return total if len(total) > 1 else total[0]
-        if not (self._by_columns or native.takes(native.MATMUL, self.data.T, W)):
+        kernels = any(native.takes(native.MATMUL, part, W) for part in (self.data, self.data.T))
+        if not (self._by_columns or kernels):
             return super().sweep(W, row_map)
         total = Operator.sweep(self, W, row_map)
         self._counter[0] -= 1  # the two products are one sweep
@@ -192,16 +208,22 @@ class Matrix(RowBlocked):
     def kernel(self, *, single: bool = False) -> Array:
         return self.T.gram(single=single)
 
-    def float32_copy(self, scale: float, center: Array | None = None) -> Operator | None:
+    def in_float32(self, scale: float, center: Array | None = None) -> Operator | None:
         if self.sparse:  # its products are bound by the indices, not by the numbers
             return None
-        if is_numpy_array(self.data):  # NumPy converts blocks more slowly than it multiplies them
-            takes = native.takes_array(self.data)
-            return in_float32(self, scale, center) if takes else None
-        xp = array_namespace(self.data)
-        self._counter[0] += 1
-        block = self.data if center is None else self.data - center.T
-        return Matrix(xp.astype(block * scale, xp.float32), self._counter)
+        if not is_numpy_array(self.data):
+            xp = array_namespace(self.data)
+            self._counter[0] += 1
+            block = self.data if center is None else self.data - center.T
+            return Matrix(xp.astype(block * scale, xp.float32), self._counter)
+        if not native.takes_array(self.data):  # NumPy converts more slowly than it multiplies
+            return None
+        c = np.zeros(self.shape[1]) if center is None else np.asarray(center, dtype=float)[:, 0]
+
+        def convert(rows: slice, block: Any) -> list[tuple[slice, Any]]:
+            return [(rows, ((block - c) * scale).astype(np.float32))]
+
+        return Affine(self, convert, c, scale, np.dtype(np.float32))
 
     def asarray(self, values: Any) -> Array:
         if self.sparse:
@@ -252,13 +274,3 @@ class Affine(RowMap):
     def sweep(self, W: Array, row_map: SweepMap | None = None) -> Any:
         Z = self._product(native.SWEEP, W) if row_map is None else None
         return super().sweep(W, row_map) if Z is None else Z
-
-
-def in_float32(X: Matrix, scale: float, center: Array | None) -> Affine:
-    """Return ``scale (X - 1 c^T)`` with products in float32, without a copy of X."""
-    c = np.zeros(X.shape[1]) if center is None else np.asarray(center, dtype=float)[:, 0]
-
-    def convert(rows: slice, block: Any) -> list[tuple[slice, Any]]:
-        return [(rows, ((block - c) * scale).astype(np.float32))]
-
-    return Affine(X, convert, c, scale, np.dtype(np.float32))

@@ -187,8 +187,8 @@ class Weighted(View):
     def todense(self) -> Array:
         return self._scale(self.X.todense())
 
-    def float32_copy(self, scale: float) -> Operator | None:
-        X = self.X.float32_copy(scale)
+    def in_float32(self, scale: float) -> Operator | None:
+        X = self.X.in_float32(scale)
         return None if X is None else Weighted(X, X.asarray(self.b))
 
 

@@ -9,7 +9,8 @@ from array_api_compat import is_array_api_obj
 from sklearn.pipeline import Pipeline
 
 from .._arguments import check_count
-from ..inspect import FittedModel, sample_rows
+from .._rows import sample_rows
+from ..inspect import FittedModel
 from ..linalg import to_numpy
 
 if TYPE_CHECKING:

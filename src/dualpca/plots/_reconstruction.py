@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._arguments import check_image_shape, is_count
-from ..inspect import take_rows
+from .._rows import take_rows
 from ..operators import as_operator, is_streamed
 from ._display import Display, checked_names, host, short
 

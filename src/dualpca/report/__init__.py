@@ -16,11 +16,12 @@ from .._arguments import check_count, check_image_shape
 from ..inspect import ESTIMATORS, FittedModel
 from ..io.files import check_free, written
 from ._cells import cells
+from ._drawn_rows import Data, collect, row_numbers
 from ._html import clean, embed, escape, script
 from ._row_sections import outliers, scores
-from ._rows import Data, collect, row_numbers
 from ._scree import scree
 from ._sections import convergence, loadings, reconstructions
+from ._stability import quality, stability
 from ._summary import summary, written_by
 
 __all__ = ["report", "write_report"]
@@ -37,13 +38,15 @@ def report(
     image_shape: Any = None,
     notes: dict[str, Any] | None = None,
     max_points: int = 5000,
+    bootstrap: int = 0,
     random_state: Any = 0,
 ) -> str:
     """Return a self-contained, interactive HTML page about a fitted model.
 
     It begins with what was found, the worst rows and why, and what to do next. Then it shows scree,
     scores, the outlier map with the variables behind each row, the map of cells for ``cells=True``,
-    loadings, reconstructions of pictures, and the convergence. Any browser opens it without a network.
+    loadings and how well components show variables, reconstructions of pictures, and the convergence.
+    Any browser opens it without a network.
 
     The page names the date; the environment variable SOURCE_DATE_EPOCH, in seconds since 1970, sets it.
     All else is the same for the same model and data.
@@ -68,8 +71,11 @@ def report(
         Names and values for the summary, such as ``{"source": "data.csv", "dropped": ["id"]}``.
     max_points : int
         The most rows to draw: flagged ones, at most half, and others at random.
+    bootstrap : int
+        How many times to resample the rows, those of the fit, and to fit the model to them, to see how
+        stable components are (:func:`dualpca.bootstrap`); such as 200. 0 leaves it out.
     random_state : int, RandomState instance or None
-        The seed of that choice.
+        The seed of that choice, and of resamples.
 
     Returns
     -------
@@ -91,6 +97,7 @@ def report(
     except ImportError as error:
         raise ImportError("reports need plotly: pip install 'dualpca[report]'") from error
     max_points = check_count("max_points", max_points, "rows to draw", 2)
+    bootstrap = check_count("bootstrap", bootstrap, "resamples", 0)
     if notes is not None and not isinstance(notes, Mapping):
         raise TypeError(
             f"notes is a {type(notes).__name__}; give a dictionary of names and texts, such as "
@@ -111,6 +118,8 @@ def report(
         "outliers": outliers(fitted, rows),
         **({"cells": cells(fitted, data, rows)} if fitted.has_cells else {}),
         "loadings": loadings(fitted, shape),
+        **({} if shape or not (seen := quality(fitted, data)) else {"quality": seen}),
+        **({"stability": stability(fitted, data, bootstrap, seed)} if bootstrap else {}),
         **({} if shape is None else {"reconstructions": reconstructions(fitted, rows)}),
         "convergence": convergence(fitted),
     }
@@ -121,6 +130,8 @@ def report(
     titles = {name: name.capitalize() for name in sections} | {
         "outliers": "Outlier map",
         "cells": "Cell map",
+        "quality": "How well variables are shown",
+        "stability": "How stable",
     }
     if title is None:
         title = fitted.name + (f" of {notes['source']}" if notes and notes.get("source") else "")

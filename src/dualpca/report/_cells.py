@@ -12,8 +12,8 @@ from ..inspect import FittedModel
 from ..io.tables.table import counted
 from . import _figures as figures
 from . import _html as html
+from ._drawn_rows import Data, Rows
 from ._row_sections import FLAGGED
-from ._rows import Data, Rows
 from ._section import Section
 
 #: The most lines and columns of the map, and the cut-offs from which on colours are full.

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from ._drawn_rows import Rows
 from ._html import number, rounded, short
-from ._rows import Rows
 
 SYMBOLS = (
     *("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "pentagon"),

@@ -6,9 +6,9 @@ from collections import Counter
 
 from ..inspect import MANY_FLAGGED, FittedModel
 from ..io.tables.table import counted
+from ._drawn_rows import Rows
 from ._html import escape, joined, percent
 from ._row_sections import button
-from ._rows import Rows
 from ._words import how_many, reasons, times_the_limit
 
 #: The most rows in the headline.

@@ -9,7 +9,7 @@ import numpy as np
 from ..inspect import FittedModel
 from . import _figures as figures
 from . import _html as html
-from ._rows import MENU, Rows
+from ._drawn_rows import MENU, Rows
 from ._section import Section
 from ._words import FLAGS, drawn, flagged_words, how_many, reasons, times_the_limit
 

@@ -12,7 +12,7 @@ from ..linalg import to_numpy
 from ..operators import Operator, is_streamed
 from . import _figures as figures
 from . import _html as html
-from ._rows import Data, Rows
+from ._drawn_rows import Data, Rows
 from ._section import Section
 
 #: The most components in the table, and of those that were not fitted.
@@ -137,7 +137,7 @@ def _further_robust_shares(fitted: FittedModel, X: Any, rows: Rows) -> np.ndarra
     if not np.allclose(rows.distances[:, 1], known, rtol=1e-3, atol=1e-6 * known.max()):
         return None
     Z = fitted.prepared(X)
-    variances = _again(model).scree(model.impute(Z) if model._takes_holes else Z)
+    variances = _again(model).scree(model.impute(Z) if model._completes else Z)
     rest, others = 1.0 - float(fitted.shares.sum()), float(variances[k:].sum())
     return rest * variances[k : k + MORE] / others if rest > 0 and others > 0 else None
 

@@ -8,9 +8,9 @@ from ..inspect import FittedModel
 from ..io.tables.table import counted
 from . import _figures as figures
 from . import _html as html
+from ._drawn_rows import MENU, Rows
 from ._pictures import signed
 from ._row_sections import TABLE, component_names
-from ._rows import MENU, Rows
 from ._section import Section
 from ._words import passes
 

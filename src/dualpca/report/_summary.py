@@ -10,9 +10,9 @@ import numpy as np
 
 from ..inspect import FittedModel
 from ..io.tables.table import counted
+from ._drawn_rows import Data, Rows
 from ._headline import headline
 from ._html import clean, escape, percent
-from ._rows import Data, Rows
 from ._section import Section
 from ._words import FLAGS, flagged_words, passes
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from ..inspect import FittedModel
 from ..io.tables.table import counted
+from ._drawn_rows import Detail, Rows
 from ._html import number, percent
-from ._rows import Detail, Rows
 
 #: The most reasons of a row in words, and the least share of its squared distance that is one.
 REASONS, LEAST = 3, 0.05

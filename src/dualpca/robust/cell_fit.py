@@ -11,17 +11,24 @@ from typing import Any
 import numpy as np
 
 from ..linalg import Array, to_numpy
-from ..linear.missing import Completed, Completion
+from ..linear.missing import Completed, Completion, observed_cells
 from ..losses import Tanh
 from ..operators import Matrix, Operator, as_operator
 from ..preprocessing.columns import medians
 from ..progress import phase
-from .cells import CELL, CellModel, converge
-from .distances import robust_components, robust_scatter, row_distances, squared_distances
+from .cells import CELL, CellModel, chance_turn, converge, judged_rows
+from .choice import freedom
+from .distances import (
+    RowDistances,
+    robust_components,
+    robust_scatter,
+    rounding,
+    row_distances,
+    squared_distances,
+)
 from .fit import RobustFit, RobustOptions, fit_robust, row_weights
 from .sample import Sample, chosen_rows, number_of_components
 from .scale import chi2_quantile, location_scale, typical_size
-from .selection import freedom
 from .starts import Start, best_start
 
 #: Columns predict each other from this correlation on (DDC: Rousseeuw and Van den Bossche 2018), where
@@ -29,8 +36,8 @@ from .starts import Start, best_start
 CORRELATED, PAIRED = 0.5, 2000
 
 #: Scales are estimated anew in so many rounds at most, of STEPS steps each, while their squares fall by
-#: more than SETTLED.
-ROUNDS, SETTLED, STEPS = 6, 0.02, 30
+#: more than SETTLED. Starts are compared where steps move axes by COARSE; the best one goes on.
+ROUNDS, SETTLED, STEPS, COARSE = 6, 0.02, 30, 0.01
 
 #: Residuals have at least this share of the scale of their column: those of a constant one are rounding.
 FLOOR = 1e-6
@@ -38,8 +45,9 @@ FLOOR = 1e-6
 #: Rows within this quantile of chi-squared of the scores keep their mass; others lose it as 1/distance^2.
 LEVERAGE = 0.99
 
-#: From this tolerance on residuals and weights are in float32.
-SINGLE = 1e-4
+#: Steps of all rows after those of a sample stop at a move of tol, or of tol times this times the angle
+#: by which axes are off by chance: at a fifth of that angle with the default tol.
+CHANCE = 200.0
 
 #: Rows with holes are completed and fitted in at most so many turns, while axes turn by more than SAME.
 TURNS, SAME = 10, 1e-3
@@ -51,15 +59,21 @@ def column_scales(R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     That of ROBPCA, which a fifth of wrong cells does not make larger, as it does MADs and M-scales: the
     cells between 2 and 5 scales from the others would keep their weight.
     """
-    Z = R.T.copy()
-    for z in Z:
-        hole = np.isnan(z)
-        if hole.any() and not hole.all():  # cells that are there stand for those that are not
-            z[hole] = np.resize(z[~hole], int(hole.sum()))
-    Z[np.isnan(Z)] = 0.0
+    Z = np.ascontiguousarray(R.T)
+    holes = np.isnan(Z)
+    if holes.any():  # cells that are there stand for those that are not, in turn
+        order = np.argsort(holes, axis=1, kind="stable")
+        there = np.maximum((~holes).sum(axis=1, keepdims=True), 1)
+        Z = np.take_along_axis(Z, order, axis=1)
+        Z = np.take_along_axis(Z, np.arange(Z.shape[1])[None, :] % there, axis=1)
+        Z[np.isnan(Z)] = 0.0
     location, scale = location_scale(Z, Z.shape[1] // 2 + 1)
-    few = medians(R, float(np.finfo(float).eps))[1]
-    return location, np.where(scale > 1e-6 * few, scale, few)
+    # More than half of the column may be equal.
+    tiny = ~(scale > 1e-6 * np.ptp(Z, axis=1))
+    if tiny.any():
+        few = medians(R[:, tiny], float(np.finfo(float).eps))[1]
+        scale[tiny] = np.where(scale[tiny] > 1e-6 * few, scale[tiny], few)
+    return location, scale
 
 
 def predicted(Z: np.ndarray, wrapped: np.ndarray) -> np.ndarray:
@@ -83,8 +97,8 @@ def predicted(Z: np.ndarray, wrapped: np.ndarray) -> np.ndarray:
 
 def scatter(model: CellModel, X: Matrix, B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return location and covariance of the scores of good rows."""
-    R, there = model.split(X.data)
-    v = model.squares(there * (R - B.astype(model.kind) @ model.axes.T))
+    R, there = observed_cells(X.data, model.center)
+    v = model.squares(there * (R - B @ model.V.T))
     weights = model.row_weights(*model.losses(v, there))
     return robust_scatter(B[weights >= min(0.3, float(np.median(weights)))], None, False)
 
@@ -100,9 +114,7 @@ def there_each(X: np.ndarray) -> float:
     return float((~np.isnan(X)).sum() / len(X))
 
 
-def fit_sample(
-    X: Matrix, model: CellModel, tol: float, rounds: int, steps: int
-) -> tuple[CellModel, np.ndarray, float]:
+def fit_sample(X: Matrix, model: CellModel, tol: float) -> tuple[CellModel, np.ndarray, float]:
     """Fit rows in memory, scales anew in each round; return model, scores, sum of squared scales."""
     B = model.scores_of(X.data).astype(float)
     least, floor = np.inf, FLOOR * model.scales
@@ -110,16 +122,15 @@ def fit_sample(
     (n, _), s = X.shape, B.shape[1]
     rows, columns = max(1 - s / there_each(X.data), 0.1), max(1 - (s + 1) / n, 0.1)
     larger = (rows * columns) ** -0.5
-    for _ in range(rounds):
+    for turn in range(ROUNDS + 1):
         residuals = X.data - model.center - B @ model.V.T
         scales = np.maximum(larger * column_scales(residuals)[1], floor)
-        if not (scales**2).sum() < (1 - SETTLED) * least:
+        size = float((scales**2).sum())
+        if turn == ROUNDS or not size < (1 - SETTLED) * least:
             break
-        least = float((scales**2).sum())
-        model = replace(model, scales=scales)
-        model, _, _ = converge(X, model, B, masses(B, *scatter(model, X, B)), tol, steps)
-    residuals = X.data - model.center - B @ model.V.T
-    return model, B, float((np.maximum(column_scales(residuals)[1], floor) ** 2).sum())
+        least, model = size, replace(model, scales=scales)
+        model, _, _ = converge(X, model, B, masses(B, *scatter(model, X, B)), tol, STEPS)
+    return model, B, size
 
 
 def tables(S: np.ndarray, location: np.ndarray, scale: np.ndarray) -> Iterator[np.ndarray]:
@@ -141,26 +152,39 @@ def fit_cells(
         S = to_numpy(X.take(chosen_rows(X, weights, rng))).astype(float)
         sample = Matrix(S[~np.isnan(S).all(axis=1)])
         model, B, start = best_on_sample(sample, options, rng)
-    parts, whole = scatter(model, sample, B), X
+    parts, whole, unit = scatter(model, sample, B), X, 1.0
     if X.is_distributed:  # scores of all rows would have to travel in each step
         whole = sample
     elif len(B) < X.shape[0]:
         s = B.shape[1]
-        B = np.array(to_numpy(X.map_rows(lambda rows, block: model.scores_of(block), s)), float)
+        B = np.asarray(X.map_rows(lambda rows, block: model.scores_of(block), s))
+        if len(S) < X.shape[0]:
+            unit = max(1.0, CHANCE * chance_turn(model, B))
     mass = masses(B, *parts)
     if weights is not None and whole is X:
         mass = mass * to_numpy(weights)
-    model, move, steps = converge(whole, model, B, mass, options.tol, options.max_iter)
-    model = replace(model, kind=np.float64)
+    model, move, steps = converge(whole, model, B, mass, options.tol, options.max_iter, unit)
+    # Scores of rows are sought from the centre on: it has to be the one that new rows will have.
+    counts = None if weights is None or whole is not X else to_numpy(weights)
+    middle = robust_scatter(B, counts, False)[0]
+    model = replace(model, center=model.center + model.V @ middle)
     spread, df = typical_size(np.sqrt((B * B).sum(axis=1))), freedom(sample, B.shape[1])
     # Rows of the fit are completed as new ones are, so that both are flagged alike.
-    rows = row_distances(Completed(X, model), model.center, model.V, weights, spread, df)
+    if X.is_distributed:
+        rows = row_distances(Completed(X, model), model.center, model.V, weights, spread, df)
+        cells = None
+    else:
+        scores, orthogonal, cells = judged_rows(X, model)
+        floor = rounding(X, model.center, spread)
+        rows = RowDistances(
+            model.center, model.V, scores, orthogonal, weights, floor, directions=df
+        )
     loss = Tanh(Tanh.tuning * max(rows.cutoff(LEVERAGE), 1e-300))
     by_row = row_weights(loss, rows, None, 0.0)
     by_row = by_row if X.is_distributed else to_numpy(by_row).astype(float)
-    components = robust_components(rows, options.quantile, False)
+    components = robust_components(rows, options.quantile, True)
     way = start, move, steps, False, max(X.shape[1] - B.shape[1], 0)
-    return RobustFit(components, rows, by_row, loss, *way), model
+    return RobustFit(components, rows, by_row, loss, *way, cells=cells), model
 
 
 def best_on_sample(
@@ -168,7 +192,6 @@ def best_on_sample(
 ) -> tuple[CellModel, np.ndarray, Start]:
     """Return the fit from the table whose start leaves the smallest scales of residuals."""
     location, scale = column_scales(sample.data)
-    kind = np.float32 if options.tol >= SINGLE else np.float64
     s, d = 0, sample.shape[1]
     fits = []
     for table in tables(sample.data, location, scale):
@@ -183,8 +206,8 @@ def best_on_sample(
             warnings.simplefilter("ignore")
             generator = np.random.default_rng(int(rng.integers(2**31)))
             start = best_start(rows, "auto", s, None, generator)
-        model = CellModel(location + start.center, start.W, scale, kind=kind)
-        fits.append((*fit_sample(sample, model, options.tol, ROUNDS, STEPS), start))
+        model = CellModel(location + start.center, start.W, scale)
+        fits.append((*fit_sample(sample, model, max(options.tol, COARSE)), start))
     model, B, _, start = min(fits, key=lambda fit: fit[2])
     return model, B, replace(start, name="cells")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
 from typing import Any
@@ -15,14 +15,14 @@ from ..linalg import Array, eps, fix_signs, host_sample, map_row_blocks, namespa
 from ..operators import Operator
 from ..operators.block_ops import row_norms
 from ..operators.row_blocks import RowBlocked
-from .sample import share_and_most
+from .choice import Measured
+from .limits import distance_limit, left_out, limits_of_good
+from .sample import ROWS, by_weight, share_and_most
 from .scale import (
     bulk,
     centered_at,
     chi2_quantile,
     cutoff,
-    distance_limit,
-    limit_of_good,
     location_scale,
     repeated,
     thin_factor,
@@ -132,32 +132,48 @@ class RowDistances:
         limit = distance_limit(orthogonal, *self._bulk, q, weights)
         return float(np.hypot(limit, self.floor))
 
-    def limit_of(self, distances: np.ndarray, q: float) -> float:
-        """Return the q-quantile of other distances of the rows that are near the subspace."""
-        weights, good = self.on_host[2], self.good(self.limit(q)) & np.isfinite(distances)
-        mass = None if weights is None else weights[good]
-        return limit_of_good(distances[good], q, mass)
+    def limits(
+        self, score: np.ndarray, noise: float, q: float, *, scales: bool = True
+    ) -> tuple[float, float, float]:
+        """Return the q-quantiles, of new good rows, of score distances, of orthogonal ones, and of both.
 
-    @property
-    def growth(self) -> float:
-        """How many times larger the squared orthogonal distances of new rows are on average.
-
-        The rows of the fit are nearer to a subspace that was fitted to them.
+        They come from the rows that are near the subspace, each as if the fit had been without it. Where
+        ``scales``, rows may have scales of their own.
         """
-        scores, _, weights = self.on_host
-        mass = len(scores) if weights is None else float(weights.sum())
-        share = min((scores.shape[1] + 1) / mass, 0.5)
-        return (1 + share) / (1 - share)
+        scores, beside, weights = self.on_host
+        good, s = self.good(self.limit(q)) & np.isfinite(score), scores.shape[1]
+        mass = None if weights is None else weights[good]
+        distances = left_out(score[good], beside[good], s, mass)
+        floor = self.floor if scales else math.inf
+        limits = limits_of_good(*distances, noise, s, q, mass, floor)
+        return limits[0], float(np.hypot(limits[1], self.floor)), limits[2]
 
     def good(self, limit: float) -> np.ndarray:
         """Return which rows on the host count and are within the limit."""
         good = self.on_host[1] <= limit
         return good if self.counted is None else good & self.counted
 
+    def measured(self) -> Measured:
+        """Return at most ROWS rows beside the subspace, most of which the start has not seen."""
+        scores, residuals = host_sample(self.scores), host_sample(self.orthogonal)
+        if self.weights is None:
+            count = len(scores)
+            chosen = np.linspace(0, count, min(count, ROWS), endpoint=False).astype(int)
+        else:
+            weights = host_sample(self.weights).astype(float)
+            chosen = by_weight(weights, ROWS, np.random.default_rng(0))
+        scores, residuals = (a[chosen].astype(float) for a in (scores, residuals))
+        return Measured(residuals, scores, np.hypot(residuals, row_norms(scores)))
+
     @property
     def flat(self) -> bool:
         """Whether no row leaves the subspace, so that orthogonal distances say nothing."""
         return bool((self.good(math.inf) == self.good(self.floor)).all())
+
+
+def rounding(X: Operator, center: np.ndarray, spread: float) -> float:
+    """Return the distance up to which it may be rounding, of rows of this spread."""
+    return 64 * (eps(X) * spread + eps(center) * float(np.linalg.norm(center)))
 
 
 def row_distances(
@@ -180,7 +196,7 @@ def row_distances(
         if X.is_distributed:  # each worker keeps what has one number a row on its host
             orthogonal = orthogonal.map_blocks(to_numpy, dtype=orthogonal.dtype)
         scores, orthogonal = X.persist_rows(scores, orthogonal)
-        floor = 64 * (eps(X) * spread + eps(center) * float(np.linalg.norm(center)))
+        floor = rounding(X, center, spread)
     measured = scores, orthogonal, weights, floor, counted
     return RowDistances(center, V, *measured, directions)
 
@@ -282,13 +298,37 @@ def robust_components(rows: RowDistances, q: float, fixed: bool) -> RobustCompon
     location, covariance = robust_scatter(scores[good], mass, fixed)
     variances, P = np.linalg.eigh(covariance)
     V = rows.V @ P[:, ::-1]
-    score_distances = map_row_blocks(
-        rows.scores, lambda T: np.sqrt(squared_distances(to_numpy(T), location, covariance))
-    )
     return RobustComponents(
         V * fix_signs(V)[None, :],
         np.clip(variances[::-1], 0.0, None),
         rows.center + rows.V @ location,
         float(np.average(orthogonal[good] ** 2, weights=mass)),
-        score_distances,
+        _mahalanobis(rows.scores, location, covariance),
+    )
+
+
+def leading_components(
+    X: Operator, rows: RowDistances, found: RobustComponents, share: float, q: float, spread: float
+) -> tuple[RowDistances, RobustComponents]:
+    """Return the fewest components that hold the share of the variance, and the rows beside them.
+
+    The variances of the others become noise, their scores part of the orthogonal distances: one pass.
+    The rows that count are those that are near with all components.
+    """
+    variances, noise = found.variances, found.residual_variance
+    held = np.cumsum(variances) / ((float(variances.sum()) + noise) or 1.0)
+    s = min(int(np.searchsorted(held, share)) + 1, len(variances))
+    if s == len(variances):
+        return rows, found
+    V, df = found.V[:, :s], rows.directions + len(variances) - s
+    near = rows.good(rows.limit(q))
+    rows = replace(row_distances(X, found.center, V, rows.weights, spread, df), counted=near)
+    kept, noise = variances[:s], noise + float(variances[s:].sum())
+    distances = _mahalanobis(rows.scores, np.zeros(s), np.diag(kept))
+    return rows, RobustComponents(V, kept, found.center, noise, distances)
+
+
+def _mahalanobis(scores: Array, location: np.ndarray, covariance: np.ndarray) -> Array:
+    return map_row_blocks(
+        scores, lambda T: np.sqrt(squared_distances(to_numpy(T), location, covariance))
     )

@@ -16,7 +16,6 @@ from ..formulations import robust, row_epsilon
 from ..linalg import (
     Array,
     cross,
-    host_sample,
     largest,
     namespace,
     norm,
@@ -27,26 +26,24 @@ from ..linalg import eps as machine_eps
 from ..linear.selection import Selection
 from ..losses import Loss, as_loss
 from ..operators import Centered, Kernel, Matrix, Operator, Weighted, centered
-from ..operators.block_ops import energy_of, row_norms
+from ..operators.block_ops import energy_of
 from ..operators.views import check_energy
 from ..problem import DCProblem
 from ..progress import phase, stopped
 from ..solvers import IRLS, Anderson
 from ..solvers.solve import as_solver
 from ..solvers.subspace import principal_axes, solve_quietly
-from .distances import RobustComponents, RowDistances, robust_components, row_distances
-from .sample import (
-    ROWS,
-    Sample,
-    by_weight,
-    number_of_components,
-    selected,
-    take_kernel_sample,
-    take_sample,
+from .choice import clearly_better, freedom
+from .distances import (
+    RobustComponents,
+    RowDistances,
+    leading_components,
+    robust_components,
+    row_distances,
 )
+from .sample import KEPT, number_of_components, selected, take_kernel_sample, take_sample
 from .scale import bulk, centered_at, coordinates, thin_factor, typical_size
-from .selection import Measured, clearly_better, freedom, measure
-from .starts import DISAGREE, NEAR, Start, best_start, reweighted
+from .starts import DISAGREE, NEAR, Start, fitted_start
 
 #: The subspace is fitted and the centre moved at most ROUNDS times. IRLS gives way to DCA after CYCLE
 #: iterations.
@@ -82,7 +79,8 @@ class RobustOptions:
 class RobustFit:
     """Components, distances of the rows, their weights in the loss (at most 1), and the way there.
 
-    ``directions`` is the number of those that the sample of rows spans beside the components.
+    ``directions`` is the number of those that the sample of rows spans beside the components; ``cells``
+    are standardised residuals of cells, where the fit is one of cells.
     """
 
     components: RobustComponents
@@ -95,12 +93,17 @@ class RobustFit:
     refitted: bool
     directions: int
     selection: Selection | None = None
+    cells: Any = None
 
     @property
     def noise(self) -> float:
-        """The mean squared orthogonal distance of good rows; 0 where it may be rounding."""
-        noise = self.components.residual_variance
-        return noise if noise > self.rows.floor**2 else 0.0
+        """The mean squared orthogonal distance of good rows.
+
+        It is no less than rounding makes, and than what counts as no variance beside the largest one:
+        where good rows have no noise, rows off the subspace are the least likely, then those far out.
+        """
+        largest_one = float(self.components.variances[0])
+        return max(self.components.residual_variance, self.rows.floor**2, 1e-12 * largest_one)
 
 
 def fit_robust(
@@ -132,9 +135,7 @@ def fit_robust(
         if check_spectrum is not None and sample.spectrum is not None:
             check_spectrum(sample.spectrum, s)
         solver = _solver(options.solver, s, X)
-        start = best_start(sample.rows, options.init, s, sample.relative_center, start_rng)
-        if start.compared:
-            start = reweighted_start(sample, start)
+        start = fitted_start(sample.rows, options.init, s, sample.relative_center, start_rng)
     spread = typical_size(Centered(sample.rows, start.center[:, None]).row_norms())
     loss = scaled_loss(as_loss(options.loss), sample.rows, start, options.normalize)
     center = sample.origin + sample.vectors(start.center[:, None])[:, 0]
@@ -155,10 +156,13 @@ def fit_robust(
         seed = int(rng.integers(2**31))
         candidate = refit(X, rows, s, options, sample.fixed, spread, seed)
         refitted = candidate is not None and not clearly_better(
-            measured(rows), measured(candidate), df
+            rows.measured(), candidate.measured(), df
         )
         rows = candidate if candidate is not None and refitted else rows
     components = robust_components(rows, options.quantile, not joint)
+    if options.n_components == "outliers":
+        found = rows, components, KEPT, options.quantile, spread
+        rows, components = leading_components(X, *found)
     more = components.too_few(options.n_components, *sample.rows.shape)
     if more:
         rng.bit_generator.state = state
@@ -177,22 +181,10 @@ def better_of(start: RowDistances, dca: RowDistances, doubtful: bool, df: int) -
     DCA may leave a good start for rows that fit exactly. Where it is ``doubtful`` which rows are good,
     DCA has to be clearly better than the start; else it must not be clearly worse.
     """
-    before, after = measured(start), measured(dca)
+    before, after = start.measured(), dca.measured()
     if doubtful:
         return dca if clearly_better(after, before, df) else start
     return start if clearly_better(before, after, df) else dca
-
-
-def measured(rows: RowDistances) -> Measured:
-    """Return at most ROWS rows beside a subspace, most of which the start has not seen."""
-    scores, residuals = host_sample(rows.scores), host_sample(rows.orthogonal)
-    if rows.weights is None:
-        chosen = np.linspace(0, len(scores), min(len(scores), ROWS), endpoint=False).astype(int)
-    else:
-        weights = host_sample(rows.weights).astype(float)
-        chosen = by_weight(weights, ROWS, np.random.default_rng(0))
-    scores, residuals = (a[chosen].astype(float) for a in (scores, residuals))
-    return Measured(residuals, scores, np.hypot(residuals, row_norms(scores)))
 
 
 def _solver(solver: Any, s: int, X: Operator) -> Any:
@@ -205,13 +197,6 @@ def _solver(solver: Any, s: int, X: Operator) -> Any:
         what = f"a Gram matrix of {n:,} x {n:,} and its eigenvectors"
         ensure(16 * n * n, what, "take another solver, such as 'anderson'", X.like)
     return solver
-
-
-def reweighted_start(sample: Sample, start: Start) -> Start:
-    """Return the start from its good rows, unless it was clearly better as it was."""
-    new = reweighted(sample.rows, start, sample.relative_center)
-    before, after = (measure(sample.rows, a.center, a.W) for a in (start, new))
-    return start if clearly_better(before, after, freedom(sample.rows, start.W.shape[1])) else new
 
 
 def scaled_loss(loss: Loss, sample: Matrix, start: Start, normalize: bool) -> Loss:

@@ -26,10 +26,6 @@ FAR, LOWER, THIN = 3.5, 0.1, 0.03
 #: The densest part of the distances, as a share of all rows.
 DENSEST = 0.48
 
-#: Shares of normal numbers between 1 and 2, and between 2 and 3 standard deviations. A tail is estimated
-#: as if PRIOR more numbers, from a normal tail, were in the first; it falls by SLOWEST or faster.
-NEAR_TAIL, FAR_TAIL, PRIOR, SLOWEST = 0.1359051, 0.0214002, 20, 0.4
-
 #: ROBPCA takes this many directions through pairs of rows. A location and scale comes from about this
 #: many rows, in this many directions at once.
 DIRECTIONS, SAMPLE_ROWS, AT_ONCE = 250, 250, 64
@@ -143,47 +139,6 @@ def _spans(group: np.ndarray, scores: np.ndarray) -> bool:
 def cutoff(location: float, scale: float, q: float) -> float:
     """Return the q-quantile of the distances of good rows, from their :func:`bulk`."""
     return max(location + float(ndtri(q)) * scale, 0.0) ** 1.5
-
-
-def tail_quantile(z: np.ndarray, q: float) -> float:
-    """Return the q-quantile of standardised distances z, most of which are those of good rows.
-
-    It is the normal one, unless the counts between 1 and 2 and between 2 and 3 fall more slowly than
-    those of normal numbers. Then the tail goes on as slowly, by the same factor for each unit. Rows
-    beyond 3, among them far outliers, have no say in it.
-    """
-    near, far = ((z > k) & (z <= k + 1) for k in (1, 2))
-    mass = len(z) + PRIOR / NEAR_TAIL
-    factor = min((far.sum() + PRIOR * FAR_TAIL / NEAR_TAIL) / (near.sum() + PRIOR), SLOWEST)
-    share = (far.sum() + PRIOR * FAR_TAIL / NEAR_TAIL) / mass
-
-    def place(share: float, factor: float) -> float:
-        """Return where an exponential tail with this share between 2 and 3 has ``1 - q`` left."""
-        return 2 + math.log((1 - q) * (1 - factor) / share) / math.log(factor)
-
-    later = place(share, factor) - place(FAR_TAIL, FAR_TAIL / NEAR_TAIL)
-    return float(ndtri(q)) + max(later, 0.0)
-
-
-def distance_limit(
-    distances: np.ndarray, location: float, scale: float, q: float, weights: np.ndarray | None
-) -> float:
-    """Return the q-quantile of the distances of good rows, whatever their tail is.
-
-    ``location`` and ``scale`` are those of ``distance^(2/3)`` of the good rows.
-    """
-    if not scale > 0:
-        return cutoff(location, scale, q)
-    t = np.cbrt(repeated(distances, weights)) ** 2
-    z = tail_quantile((t - location) / scale, q)
-    return max(location + z * scale, 0.0) ** 1.5
-
-
-def limit_of_good(distances: np.ndarray, q: float, weights: np.ndarray | None) -> float:
-    """Return the q-quantile of distances most of which are those of good rows."""
-    t = np.cbrt(repeated(distances, weights)) ** 2
-    location, scale = (float(a[0]) for a in location_scale(t[None, :], int(DENSEST * len(t)) + 1))
-    return distance_limit(distances, location, scale, q, weights)
 
 
 def repeated(values: np.ndarray, weights: np.ndarray | None) -> np.ndarray:

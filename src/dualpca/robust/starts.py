@@ -10,10 +10,10 @@ import numpy as np
 from numpy.random import Generator
 from sklearn.exceptions import ConvergenceWarning
 
-from ..linalg import Array, eigh, host_sample, orthonormalize
+from ..linalg import eigh, orthonormalize
 from ..operators import Centered, Matrix, Operator, Weighted
-from ..solvers.solve import user_stacklevel
 from ..solvers.subspace import principal_axes
+from .choice import choose, clearly_better, freedom, measure, narrow_rows
 from .scale import (
     bulk,
     cutoff,
@@ -23,7 +23,6 @@ from .scale import (
     spatial_median,
     typical_size,
 )
-from .selection import choose, freedom, measure, narrow_rows
 
 #: Up to this many columns LAPACK decomposes the Gram matrix of a start at once.
 DIRECT = 300
@@ -36,9 +35,6 @@ STEPS, GAIN = 15, 1e-3
 
 #: Subspaces agree where no direction of one is further than this cosine from the other.
 SAME = 0.99
-
-#: More flagged rows than this share that are near the subspace are no outliers but a group.
-GROUPED = 0.15
 
 #: Starts disagree where their nearest halves share less than this of the rows.
 DISAGREE = 0.6
@@ -231,6 +227,16 @@ def best_start(X: Matrix, init: Any, s: int, fixed: np.ndarray | None, rng: Gene
     return replace(best, agreement=agreement, nearness=nearness, compared=True)
 
 
+def fitted_start(X: Matrix, init: Any, s: int, fixed: np.ndarray | None, rng: Generator) -> Start:
+    """Return the best start, fitted to its good rows unless it was clearly better as it was."""
+    start = best_start(X, init, s, fixed, rng)
+    if not start.compared:
+        return start
+    new = reweighted(X, start, fixed)
+    before, after = (measure(X, a.center, a.W) for a in (start, new))
+    return start if clearly_better(before, after, freedom(X, s)) else new
+
+
 def reweighted(X: Matrix, start: Start, fixed: np.ndarray | None) -> Start:
     """Return mean and principal axes of the rows that are good beside the start, twice.
 
@@ -251,32 +257,3 @@ def reweighted(X: Matrix, start: Start, fixed: np.ndarray | None) -> Start:
         center = chosen.column_sums()[0] / chosen.shape[0] if fixed is None else fixed
         start = replace(start, center=center, W=_leading(Centered(chosen, center[:, None]), s, 0))
     return start
-
-
-def warn_of_doubt(outliers: Array, near: Array, contamination: Any, start: Start) -> None:
-    """Warn where the fit may not be of the data.
-
-    That is where most rows are flagged, or many that are ``near`` the subspace, or the starts disagree.
-    """
-    share, doubts = float(host_sample(outliers).mean()), []
-    if share > 0.5 and contamination == "auto":
-        doubts.append(
-            f"{share:.0%} of the rows are flagged: more than half, so that the flagged rows may be the "
-            "data; look at the outlier map, or try another n_components"
-        )
-    flagged, inner = (host_sample(rows).astype(bool) for rows in (outliers, near))
-    inside = float((flagged & inner).mean())
-    if inside > GROUPED and share <= 0.5 and contamination == "auto":
-        doubts.append(
-            f"{inside:.0%} of the rows are flagged although they are near the subspace, as they are far "
-            "out within it: good rows may be in groups, which no Gaussian model fits; with "
-            "flag='orthogonal' they are not flagged"
-        )
-    if start.agreement < DISAGREE and start.nearness > 0.9:
-        doubts.append(
-            "two starts found subspaces that fit about equally well, each another half of the rows "
-            f"({start.agreement:.0%} in common); try another n_components, or compare the fits of "
-            "init='stahel_donoho' and init='spherical'"
-        )
-    for doubt in doubts:
-        warnings.warn(doubt, UserWarning, stacklevel=user_stacklevel())

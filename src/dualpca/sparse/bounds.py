@@ -30,11 +30,15 @@ def largest_eigenvalue(B: Array) -> float:
     return float(np.linalg.eigvalsh(B)[-1]) if len(B) else 0.0
 
 
-def upper_bound(B: Array, k: int, most: float = SMALL) -> tuple[float, float]:
-    """Return bounds for k and for k - 1 nonzeros; thresholds are tried on at most ``most`` features."""
+def upper_bound(B: Array, k: int, most: float = SMALL, others: Array = None) -> tuple[float, float]:
+    """Return bounds for k and for k - 1 nonzeros; thresholds are tried on at most ``most`` features.
+
+    ``others`` are the k - 1 largest magnitudes in each row off the diagonal, where they are known.
+    """
     if len(B) < k:
         return (largest_eigenvalue(B),) * 2
-    variances, others = np.sort(np.diag(B)), _largest_others(B, k - 1)
+    others = _largest_others(B, k - 1) if others is None else others
+    variances = np.sort(np.diag(B))
     rows, least = np.diag(B) + others.sum(axis=1), others.min(axis=1, initial=np.inf)
     bound = min(float(rows.max()), float(variances[-k:].sum()))
     fewer = min(float((rows - least).max()), float(variances[len(B) - k + 1 :].sum()))
@@ -90,8 +94,9 @@ def bound_above(B: Array, k: int, level: float, most: float = SMALL) -> tuple[fl
     """
     kept = np.arange(len(B))
     while True:
-        bound, fewer = upper_bound(B, k, most)
-        lengths = np.hypot.reduce(_largest_others(B, k - 1), axis=1)
+        others = _largest_others(B, k - 1)
+        bound, fewer = upper_bound(B, k, most, others)
+        lengths = np.hypot.reduce(others, axis=1)
         stays = forced_bound(np.diag(B), lengths, fewer) > level
         if stays.all() or not stays.any():
             return max(bound, level) if stays.any() else level, kept[stays]

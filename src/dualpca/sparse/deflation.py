@@ -56,7 +56,7 @@ class DeflatedGram(Operator):
     def matmul(self, V: np.ndarray) -> np.ndarray:
         if self.formed:
             S = np.flatnonzero(V.any(axis=1))
-            few = 2 * len(S) < len(V)  # C is symmetric, and rows are contiguous
+            few = 4 * len(S) < len(V)  # C is symmetric, and rows are contiguous
             return self.corrected(V, self._C[S].T @ V[S] if few else self._C @ V)
         CV = to_numpy(self.X.sweep(self.X.asarray(V)))
         return self.corrected(V, CV.astype(float, copy=False))

@@ -15,11 +15,11 @@ from .options import SparseOptions
 
 #: Starts of a component found by deflation, unless n_starts is given, apart from single features,
 #: which are at most FEATURES if C is formed. All share the products.
-STARTS, FEATURES = 8, 256
+STARTS, FEATURES = 8, 128
 
 #: DCA steps from all starts, after each of which the better half goes on, before the FINAL best
-#: continue alone (the best one if each step is a pass over the data), and the IMPROVED best of these
-#: by exchanges.
+#: continue alone, and the IMPROVED best of these by exchanges. On supports that are too wide for
+#: exchanges the IMPROVED best continue, and the best one if each step is a pass over the data.
 EXPLORE, FINAL, IMPROVED = 6, 8, 3
 
 #: Exchanges of two features that are tried, the most promising first. One must raise the variance
@@ -95,31 +95,44 @@ def best_component(
         return float(problem.G.conjugate(column_targets(*found[:2])))
 
     tried: list[tuple[Array, Array, float, int]] = []
+    seen: set[bytes] = set()
+    if np.count_nonzero(W[:, :1]) >= LANCZOS:
+        final = min(final, IMPROVED)
     for w in W.T[:final]:
-        tried.append(_ascent(C, problem, w[:, None], options, explored))
+        found = _ascent(C, problem, w[:, None], options, explored, seen)
+        tried += [] if found is None else [found]
         if stopped():
             break
-    tried.sort(key=reached, reverse=True)
-    for i, found in enumerate(tried[:IMPROVED]):
-        w = found[0]
-        while w is not None and found[2] <= options.tol and not stopped():
-            w = None if options.shrinks or options.positive else _exchanged(C, found[0])
-            tried[i] = found = found if w is None else _ascent(C, problem, w, options, found[3])
+
+    def exchanged(found: tuple[Array, Array, float, int]) -> tuple[Array, Array, float, int] | None:
+        w = None if options.shrinks or options.positive else _exchanged(C, found[0])
+        return None if w is None else _ascent(C, problem, w, options, found[3], seen)
+
+    tried = sorted(tried, key=reached, reverse=True)[:IMPROVED]
+    for i in range(len(tried)):
+        while tried[i][2] <= options.tol and not stopped() and (better := exchanged(tried[i])):
+            tried[i] = better
     return max(tried, key=reached)
 
 
 def _ascent(
-    C: DeflatedGram, problem: DCProblem, w: Array, options: SparseOptions, before: int
-) -> tuple[Array, Array, float, int]:
+    C: DeflatedGram,
+    problem: DCProblem,
+    w: Array,
+    options: SparseOptions,
+    before: int,
+    seen: set[bytes],
+) -> tuple[Array, Array, float, int] | None:
     """Return w, ``C w``, the length of the last step and the number of steps, with those ``before``.
 
     DCA, except that on the k-sparse ball w becomes the leading eigenvector on its support once a step
     keeps the support or is short. No further step on that support could exceed it; both moves raise
     the objective, and there are finitely many supports. The search then ends with a step from an
-    eigenvector that keeps the support, or whose eigenvector is no better.
+    eigenvector that keeps the support, or whose eigenvector is no better. It has no result where it
+    meets a support of ``seen``, on which another ascent had the eigenvector: it would go the same way.
     """
     step, Cw = problem.G.conjugate.subgradient, C @ w
-    residual, steps = np.inf, 0
+    residual, steps, mine = np.inf, 0, set[bytes]()
     last, level, is_eigenvector = (w, Cw), -np.inf, False
     while steps < options.max_iter:
         new, steps = unit(step(column_targets(w, Cw))), steps + 1
@@ -127,7 +140,12 @@ def _ascent(
         short, same = residual <= options.tol, np.array_equal(new != 0, w != 0)
         if report_step("deflation", residual, options.tol) or (same and is_eigenvector):
             break
-        w = eigenvector(C, new, options) if (short or same) and not options.shrinks else new
+        w = new
+        if (short or same) and not options.shrinks:
+            if (support := np.packbits(new != 0).tobytes()) in seen:
+                return None
+            w = eigenvector(C, new, options)
+            mine |= {support} if w is not new else set()
         Cw, is_eigenvector = C @ w, w is not new
         if is_eigenvector:
             value = float(np.vdot(w, Cw))
@@ -137,6 +155,7 @@ def _ascent(
             last, level = (w, Cw), value
         elif short:
             break
+    seen |= mine
     return w, Cw, residual, before + steps
 
 

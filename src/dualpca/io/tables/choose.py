@@ -127,7 +127,7 @@ def _choose_features(
         choice.notes.append(f"left out {more} more whose cells are numbers for the most part only")
     if not choice.features:
         besides = f" besides text: {listed(choice.left_out)}" if choice.left_out else ""
-        options = "--keep, --drop, --delimiter, --decimal, --skip and --comment"
+        options = ", ".join(["--keep", "--drop", *header.settings])
         why = "".join(f" ({names[j]} {header.remarks[j]})" for j in mixed[:1])
         raise TableError(f"no column of numbers is left{besides}{why}; see {options}")
     if header.shown or len(choice.features) < len(names):

@@ -60,7 +60,8 @@ class Header:
     name no rows either. ``rows``: the names of the columns that describe rows, where a file keeps them
     elsewhere. ``index``: the columns, among ``rows`` if it is set, that name the rows. ``numbered``:
     columns of integers that seem to. ``percent``: those of percents, read as shares of 1. ``remarks``:
-    how a column is read, or why not; one of text that has a remark names no rows.
+    how a column is read, or why not; one of text that has a remark names no rows. ``settings``: the
+    options of the command line that say how such a file is read.
     """
 
     names: list[str]
@@ -76,6 +77,7 @@ class Header:
     numbered: tuple[int, ...] = ()
     percent: frozenset[int] = frozenset()
     remarks: dict[int, str] = field(default_factory=dict)
+    settings: Sequence[str] = ()
 
 
 class Source(ABC):

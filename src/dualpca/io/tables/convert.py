@@ -6,7 +6,7 @@ import json
 import tempfile
 import warnings
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any, BinaryIO
 
@@ -17,6 +17,8 @@ from .text import TextSource
 
 #: Cells of a sheet that hold an error of a formula: they are missing.
 ERRORS = {"#NULL!", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#N/A", "#GETTING_DATA"}
+
+_DECODER = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)
 
 
 class Lines:
@@ -84,7 +86,7 @@ def sheet(
                 cells = []
             width = check_columns(max(width, len(cells)))
             lines.write(cells and cells + [""] * (width - len(cells)))
-    source = lines.source(options, line="sheet row")
+    source = lines.source(options, line="sheet row", settings=("--header", "--skip", "--comment"))
     if key is None and len(sheets) > 1:
         others = f"{counted(len(sheets) - 1, 'other')}: {listed(list(sheets)[1:])}"
         source.notes.append(f"read the sheet {shown(page.title)}; --key takes one of {others}")
@@ -121,9 +123,8 @@ def json_lines(
             bad += [line] if line.strip() else []
             lines.write([])
         else:
-            cells = [record.get(name) for name in names]
-            lines.write([c if isinstance(c, str) else _json_text(c) for c in cells])
-    source = lines.source(options, names=list(names))
+            lines.write(json_cells(record, names))
+    source = lines.source(options, names=list(names), settings=("--skip", "--comment"))
     source.notes += [note for note in notes if note not in source.notes]
     if bad:
         few = f"{counted(len(bad), 'line')} that {'is' if len(bad) == 1 else 'are'} no JSON object"
@@ -137,27 +138,33 @@ def json_lines(
 def _records(
     file: BinaryIO, options: dict[str, Any], notes: list[str]
 ) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    """Yield the lines with their objects; None for blank ones, and for bad ones that are skipped.
-
-    Numbers stay texts, so that they are rounded once.
-    """
-    decoder = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)
+    """Yield the lines with their objects; None for blank ones, and for bad ones that are skipped."""
     pieces = emptied(decoded(file, notes), options["skip"], options["comment"] or "")
     with io.TextIOWrapper(io.BufferedReader(Feed(pieces)), "utf-8", newline=None) as text:
         for number, line in enumerate(iter(lambda: text.readline(LONGEST), ""), 1):
             check_line(line, number)
-            try:
-                record = decoder.decode(line) if line.strip() else None
-            except (ValueError, RecursionError):
-                record = []
-            if not isinstance(record, dict | None):
-                if options["bad_lines"] != "skip":
-                    raise TableError(
-                        f"line {number} is no JSON object, but {shown(line.strip())}; correct it, or "
-                        "leave such lines out with --bad-lines skip"
-                    )
-                record = None
+            record = json_record(line)
+            if record is None and line.strip() and options["bad_lines"] != "skip":
+                raise TableError(
+                    f"line {number} is no JSON object, but {shown(line.strip())}; correct it, or "
+                    "leave such lines out with --bad-lines skip"
+                )
             yield line, record
+
+
+def json_record(line: str) -> dict[str, Any] | None:
+    """Return the JSON object of a line, with numbers as texts, so that they are rounded once."""
+    try:
+        record = _DECODER.decode(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def json_cells(record: dict[str, Any], names: Iterable[str]) -> list[str]:
+    """Return the texts of an object by names."""
+    cells = map(record.get, names)
+    return [cell if isinstance(cell, str) else _json_text(cell) for cell in cells]
 
 
 def _json_text(value: Any) -> str:

@@ -71,6 +71,12 @@ def decoded(stream: Any, notes: list[str]) -> Iterator[bytes]:
         yield text.encode(errors="replace")
 
 
+def text_of(content: bytes) -> str:
+    """Return bytes as text; those that are no UTF-8 are letters of latin-1."""
+    text = content.decode(errors="surrogateescape")
+    return text if text.isascii() else text.translate(_LATIN_1)
+
+
 def squeezed(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """Make runs of spaces and tabs one space, and none at the ends of lines; quoted cells stay."""
     for lines in _whole_lines(pieces):

@@ -3,7 +3,7 @@
 import io
 import mmap
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -66,7 +66,7 @@ def gather(
     with closing(Rows(len(choice.features), dtype, memory)) as rows:
         strings, tally = one_pass(rows.append if data is None else None)
         if (constant := tally.constant()).any():
-            choice = _without(choice, names, constant)
+            choice = _without(choice, names, constant, source.header.settings)
             if data is not None or tally.is_odd(constant):
                 return gather(source, choice, missing, memory, dtype, on_rows)
             rows.select(np.flatnonzero(~constant))
@@ -100,13 +100,15 @@ def gather(
     return table
 
 
-def _without(choice: Choice, names: list[str], constant: np.ndarray) -> Choice:
+def _without(
+    choice: Choice, names: list[str], constant: np.ndarray, settings: Sequence[str]
+) -> Choice:
     """Return the choice without the columns that are constant."""
     gone, kept = (list(np.flatnonzero(which)) for which in (constant, ~constant))
     if not kept:
         raise TableError(
             f"all cells of {counted(len(names), 'column')} of numbers are equal: there is nothing to "
-            "analyse; see --delimiter and --header"
+            f"analyse{'; see ' if settings else ''}{', '.join(settings)}"
         )
     left = [names[j] for j in gone]
     kind = "constant column" if len(left) == 1 else "constant columns"

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from .columns import counts_rows, seems_id
-from .notation import BRACKETS, THOUSANDS, Notation, alike, is_numeric, matching, notation_of
+from .notation import THOUSANDS, Notation, alike, is_numeric, notation_of, numeric, unit_of
 from .table import TableError, pa, pc, shown
 
 #: Cells that are missing: those of pandas, and dashes.
@@ -93,7 +93,7 @@ def delimiter_of(texts: dict[str, str], whole: bool, first: str) -> str:
         if count < 2:
             continue
         cells = [cell for row in body for cell in row]
-        numbers = sum(is_number(cell) or not cell or is_numeric(cell) for cell in cells)
+        numbers = sum(is_number(c) or not c or is_numeric(c) or unit_of(c) != "" for c in cells)
         if delimiter == " " and (tabbed or (best[0] >= 0.9 and numbers < len(cells))):
             continue
         # Groups of digits in cells between tabs have spaces between them too.
@@ -143,7 +143,7 @@ def kinds_of(
     present = [[cell for cell in column if cell.strip() not in na] for column in columns]
     plain = [sum(map(is_number, cells)) for cells in present]
     odd = {j: _alike(present[j]) for j, n in enumerate(plain) if n < len(present[j])}
-    odd = {j: c for j, c in odd.items() if 2 * (matching(c) + matching(c, BRACKETS)) >= len(c)}
+    odd = {j: c for j, c in odd.items() if 2 * numeric(c) >= len(c)}
     groups = THOUSANDS if thousands is None else (thousands,)
     other = {".": ",", ",": "."}.get(thousands or "")
     decimals = decimal or other or _decimals(present, plain, odd)

@@ -21,6 +21,9 @@ HEAD = 2**20
 #: of 50 numbers), and no less time.
 _BLOCK = PIECE
 
+#: The options of the command line that say how delimited text is read.
+SETTINGS = ("--delimiter", "--decimal", "--header", "--skip", "--comment")
+
 #: Rows of more columns are parsed one by one: pyarrow takes 10 KB for each column.
 _WIDE = 2**14
 
@@ -44,21 +47,22 @@ class TextSource(Source):
         first: str = ",",
         names: Sequence[str] | None = None,
         line: str = "line",
+        settings: Sequence[str] = SETTINGS,
     ) -> None:
         """Take the ``names`` of the columns from elsewhere where they are not in the file.
 
-        ``line`` is what the user calls a line of the file.
+        ``line`` is what the user calls a line of the file, and ``settings`` are the options that count.
         """
         _check(delimiter, decimal, thousands, comment)
-        self._file, self._na, self.notes = file, frozenset(na_values), []
+        self._file, self.na, self.notes = file, frozenset(na_values), []
         self._emptied, self._comment, self._skips = skip, comment or "", bad_lines == "skip"
         self._feed, self._line = Feed(iter(())), line
         truth = ("true", "false")
-        numbers = [float(w) for w in self._na if sniff.is_number(w) and w.lower() not in truth]
+        numbers = [float(w) for w in self.na if sniff.is_number(w) and w.lower() not in truth]
         self._na_numbers = np.array([n for n in numbers if not np.isnan(n)])
-        self._size, self._delimiter = stored, ""
+        self._size, self.delimiter = stored, ""
         text, whole = self._head(delimiter, first)
-        rows = sniff.head_rows(text, self._delimiter, whole)
+        rows = sniff.head_rows(text, self.delimiter, whole)
         if not rows:
             why = (
                 "nothing is left without the lines of --skip and --comment"
@@ -67,6 +71,7 @@ class TextSource(Source):
             )
             raise TableError(f"{why or 'the file is empty'}; give a row of numbers at least")
         self._read_columns(rows, header, names, decimal, thousands)
+        self.header.settings = settings
         first_rows = [row for _, row in rows[:1000]]
         longest = max(len(text) // len(rows), max(sum(map(len, row)) for row in first_rows))
         self._block = max(_BLOCK, 16 * longest)
@@ -77,14 +82,14 @@ class TextSource(Source):
         pieces = decoded(self._file, self.notes)
         if self._emptied or self._comment:
             pieces = emptied(pieces, self._emptied, self._comment)
-        self._feed = Feed(squeezed(pieces) if self._delimiter == " " else pieces)
+        self._feed = Feed(squeezed(pieces) if self.delimiter == " " else pieces)
         return self._feed
 
     def _head(self, delimiter: str | None, first: str) -> tuple[str, bool]:
         """Return a head of at least two rows, and whether it is all; find the delimiter on the way."""
         size, signs = HEAD, delimiter or sniff.DELIMITERS
         while True:
-            self._delimiter = ""
+            self.delimiter = ""
             head = io.BufferedReader(self._open()).read(size + 1)
             whole, head = len(head) <= size, head[:size]
             spaced = b"".join(squeezed(iter([head])))
@@ -93,9 +98,9 @@ class TextSource(Source):
                 for sign, text in texts.items():
                     lines = text.replace("\r", "\n").split("\n")
                     check_columns(max(line.count(sign) for line in lines))
-            self._delimiter = delimiter or sniff.delimiter_of(texts, whole, first)
-            text = texts[self._delimiter]
-            if whole or len(sniff.head_rows(text, self._delimiter, whole)) > 1:
+            self.delimiter = delimiter or sniff.delimiter_of(texts, whole, first)
+            text = texts[self.delimiter]
+            if whole or len(sniff.head_rows(text, self.delimiter, whole)) > 1:
                 return text, whole
             if size >= LONGEST:
                 raise TableError(
@@ -116,7 +121,7 @@ class TextSource(Source):
         first, titled = rows[0][1], bool(header)
         if given is None and header == "auto":
             counting = sniff.counts_columns(first, [row for _, row in rows[1:]])
-            cells = (cell for cell in first if cell.strip() not in self._na)
+            cells = (cell for cell in first if cell.strip() not in self.na)
             titled = counting or not all(
                 sniff.is_number(cell) or is_numeric(cell) for cell in cells
             )
@@ -137,8 +142,8 @@ class TextSource(Source):
         elif self._skips and not titled:
             names = unnamed(usual)
         body = [(line, row) for line, row in body if len(row) == len(names)]
-        kinds = sniff.kinds_of(body, names, self._na, decimal, thousands)
-        self._usual, self._notations = kinds.usual, kinds.notations
+        kinds = sniff.kinds_of(body, names, self.na, decimal, thousands)
+        self._usual, self.notations = kinds.usual, kinds.notations
         if self._usual.decimal == "," and decimal is None:
             self.notes.append("numbers are read with a decimal comma")
         empty = frozenset(j for j in kinds.empty if titled and not names[j])
@@ -164,6 +169,11 @@ class TextSource(Source):
             percent=frozenset(j for j, notation in kinds.notations.items() if notation.percent),
         )
 
+    @property
+    def titled(self) -> bool:
+        """Whether the first row has the names."""
+        return self._skip > 0
+
     def progress(self, done: int) -> tuple[int, int]:
         return self._file.tell(), self._size
 
@@ -181,7 +191,7 @@ class TextSource(Source):
         """Yield the rows below the header, each with the number of its last line."""
         text = io.TextIOWrapper(io.BufferedReader(self._open()), "utf-8", newline="")
         lines = enumerate(iter(lambda: text.readline(LONGEST), ""), 1)
-        rows = sniff.rows_of((check_line(line, n) for n, line in lines), self._delimiter)
+        rows = sniff.rows_of((check_line(line, n) for n, line in lines), self.delimiter)
         yield from (row for row in rows if row[0] > self._skip)
 
     def blocks(self, features: list[int], texts: list[int]) -> Iterator[tuple[Any, list[Any]]]:
@@ -205,7 +215,7 @@ class TextSource(Source):
         wanted = [names[j] for j in dict.fromkeys([*features, *texts])]
         read = csv.ReadOptions(column_names=names, skip_rows=self._skip, block_size=self._block)
         parse = csv.ParseOptions(
-            delimiter=self._delimiter,
+            delimiter=self.delimiter,
             newlines_in_values=True,
             invalid_row_handler=handle if self._skips else None,
         )
@@ -233,16 +243,18 @@ class TextSource(Source):
         expected, done = len(self.header.names), 0
         groups: dict[Notation, list[int]] = {}
         for k, j in enumerate(features):
-            groups.setdefault(self._notations.get(j, self._usual), []).append(k)
+            groups.setdefault(self.notation(j), []).append(k)
         for line, row in self._rows():
             if not self._is_even(row):
-                bad.append("" if bad else self._delimiter.join(row))
+                bad.append("" if bad else self.delimiter.join(row))
                 continue
             if len(row) != expected:
+                cut = "--delimiter" in self.header.settings
                 raise TableError(
                     f"{self._line} {line} has {counted(len(row), 'cell')} where {expected:,} are "
-                    f"expected; correct that {self._line}, give the right --delimiter, or leave out "
-                    "lines above the header with --skip, others with --bad-lines skip"
+                    f"expected; correct that {self._line}, {'give the right --delimiter, ' * cut}or "
+                    f"leave out {self._line}s above the header with --skip, others with --bad-lines "
+                    "skip"
                 )
             numbers = np.empty((1, len(features)))
             for places in groups.values():
@@ -252,10 +264,20 @@ class TextSource(Source):
             yield numbers, [pa.array([row[j]], pa.string()) for j in texts]
             done += 1
 
+    def notation(self, column: int) -> Notation:
+        """Return how a column writes numbers."""
+        return self.notations.get(column, self._usual)
+
+    def numbers(self, cells: Any, column: int) -> tuple[np.ndarray | None, int]:
+        """Return numbers, NaN where one is missing; or None and the place of a cell that is none."""
+        values, bad = self.notation(column).numbers(cells, self.na)
+        if values is not None and len(self._na_numbers):  # -999 is missing also if written -999.0
+            values = np.where(np.isin(values, self._na_numbers), np.nan, values)
+        return values, bad
+
     def _numbers(self, cells: Any, row: int, columns: list[int]) -> np.ndarray:
         """Return numbers, NaN where one is missing: of a row, or from a row on of a single column."""
-        notation = self._notations.get(columns[0], self._usual)
-        values, bad = notation.numbers(cells, self._na)
+        values, bad = self.numbers(cells, columns[0])
         if values is None:
             at, j = (row + bad, columns[0]) if len(columns) == 1 else (row, columns[bad])
             cell, options = cells[bad].as_py(), ""
@@ -263,11 +285,9 @@ class TextSource(Source):
                 options = ", say how it is written with --thousands and --decimal"
             raise TableError(
                 f"{self.place(at)}, column {shown(self.header.names[j])}: {shown(cell)} is no number"
-                f"{notation.words()}; correct the cell{options}, declare it missing with --na, or "
-                "leave the column out with --drop"
+                f"{self.notation(j).words()}; correct the cell{options}, declare it missing with --na, "
+                "or leave the column out with --drop"
             )
-        if len(self._na_numbers):  # -999 is missing also where it is written -999.0
-            values = np.where(np.isin(values, self._na_numbers), np.nan, values)
         return values
 
 

@@ -7,6 +7,9 @@ complement of V. Two facts bound the variance that the first s Ritz vectors miss
 - block Lanczos on M from Gaussian vectors independent of V sees every large eigenvalue of M, except
   with a probability that :func:`ceiling_of` takes as an argument.
 
+A third one bounds all s eigenvalues at once: block Lanczos on C itself, from a Gaussian block with more
+than s columns, misses none of them by much (:func:`leading_ceilings`).
+
 The second fact is the theorem of Kuczynski and Wozniakowski (1992) with the measured recurrence
 instead of the worst one; docs/mathematics.md has the proof.
 """
@@ -14,6 +17,7 @@ instead of the worst one; docs/mathematics.md has the proof.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,9 +25,13 @@ import numpy as np
 from scipy.special import gammaincinv
 
 from ...linalg import eps, to_numpy
+from ..base import TINY
 
 #: The probability that a certificate is below the truth, for any data.
 FAILURE = 1e-6
+
+#: The distance of a ceiling from the largest Ritz value is found to this accuracy of its logarithm.
+PRECISION = 0.18
 
 #: A rise of the captured variance by this many eps counts as rounding.
 ROUNDING_RISE = 16
@@ -129,6 +137,41 @@ def ceiling_of(
     ``T = S Diag(xi) S^T`` with xi increasing. The first block of U times R is a Gaussian matrix
     independent of M, and ``last`` is the width of the last block. The bound holds with probability
     ``1 - failure``, whatever the spectrum of M is; ``known`` is one from fewer steps.
+    """
+    top = float(xi[-1])
+    scale = max(abs(top), abs(float(xi[0])), TINY)
+    share = eigenvalue_test(xi, S, R, last, failure)
+
+    def log_share(x: float) -> float:
+        return math.log(max(share(top + math.exp(x)), TINY))
+
+    # The search is for the logarithm x of the distance from top, in which log_share is nearly linear:
+    # first a value just above the root, which is a bound, then one just below it.
+    high, least = math.log(16 * scale), math.log(2 * np.finfo(float).eps * scale)
+    near = math.log(2 * (known - top)) if top < known < top + 16 * scale else high
+    if (at_high := log_share(near)) < 0:
+        high = near
+    elif near == high or (at_high := log_share(high)) >= 0:
+        return math.inf
+    low, x = -math.inf, max(high - math.log(4), least)
+    while high - low > 1.01 * PRECISION and high > least:
+        at_x = log_share(x)
+        slope = min((at_high - at_x) / (high - x), -1.0)
+        if at_x < 0:
+            high, at_high = x, at_x
+        else:
+            low = x
+        x = min(max(high - at_high / slope, low) + PRECISION / 3, high - PRECISION)
+        x = max(x, least)
+    return top + math.exp(high)
+
+
+def eigenvalue_test(
+    xi: np.ndarray, S: np.ndarray, R: np.ndarray, last: int, failure: float
+) -> Callable[[float], float]:
+    """Return a function of a value above those of T, below 1 if M has no eigenvalue there or above.
+
+    The recurrence is that of :func:`ceiling_of`.
 
     An eigenvector v of M with eigenvalue lambda has coordinates ``z = v^T U`` of norm 1 at most with
     ``z (lambda - T)`` in the last block, so z lies in a space of ``last`` dimensions. If lambda is far
@@ -137,21 +180,57 @@ def ceiling_of(
     """
     F, L = R.T @ S[: len(R)], S[len(S) - last :]
     mass = 2 * float(gammaincinv(R.shape[1] / 2, failure))
-    top = float(xi[-1])
-    scale = max(abs(top), abs(float(xi[0])), np.finfo(float).tiny)
 
-    def possible(excess: float) -> bool:
-        Z = np.linalg.qr((L / (top + excess - xi)).T)[0]
-        return float(np.linalg.norm(F @ Z, 2)) ** 2 >= mass
+    def share(value: float) -> float:
+        Z = F @ np.linalg.qr((L / (value - xi)).T)[0]
+        at_most = float((Z * Z).sum())  # the square of the spectral norm
+        return (at_most if at_most < mass else float(np.linalg.norm(Z, 2)) ** 2) / mass
 
-    # Come down from a bound above all eigenvalues, by smaller and smaller factors; the bound of an
-    # earlier step, ``known``, is near.
-    high, least = 16 * scale, np.finfo(float).eps * scale
-    if top < known < top + high and not possible(2 * (known - top)):
-        high = 2 * (known - top)
-    elif possible(high):
-        return math.inf
-    for factor in (4.0, 2.0, 1.4, 1.2):
-        while high > least and not possible(high / factor):
-            high /= factor
-    return top + high
+    return share
+
+
+def leading_ceilings(
+    T: np.ndarray,
+    K: np.ndarray,
+    R: np.ndarray,
+    theta: np.ndarray,
+    S: np.ndarray,
+    *,
+    steps: int,
+    failure: float,
+    rounding: float,
+) -> np.ndarray | None:
+    """Bound the s leading eigenvalues of C by ``steps`` of block Lanczos on it, ``C V = V T + Q K``.
+
+    The first block of V times R is a Gaussian matrix Omega with at least s + 4 columns, and S has the
+    coordinates of the s leading Ritz vectors. All bounds hold with probability ``1 - failure``, whatever
+    the spectrum is; None where rounding, of that size in C, hides them.
+
+    Let p be the Chebyshev polynomial on ``[0, h]`` of degree ``steps``. Some unit vector v in the span of
+    j leading eigenvectors is orthogonal to j - 1 leading Ritz vectors. If ``lambda_j > h``, then
+    ``p(lambda_j) sigma_min <= ||v^T p(C) Omega||``, sigma_min being that of the s x b Gaussian matrix of
+    the leading eigenvectors with Omega, and the right side is known from T off the Ritz vectors.
+    """
+    s, b, h = len(theta), R.shape[1], float(theta[-1])
+    excess = b - s + 1
+    least = excess / (math.e * math.sqrt(b)) * failure ** (1 / excess)  # of sigma_min
+    growth = steps * math.acosh(2 * float(theta[0]) / h - 1) if h > 0 else math.inf
+    if not growth < 100:
+        return None
+    blur = 2 * steps**2 * rounding / h * math.cosh(growth) * float(np.linalg.norm(R, 2))
+    Y, last = np.zeros((len(T), b)), np.zeros((len(T), b))
+    Y[: len(R)] = R
+    for k in range(1, steps):
+        Y, last = (2 if k > 1 else 1) * (2 / h * (T @ Y) - Y) - last, Y
+    double = 2 if steps > 1 else 1
+    below = double * 2 / h * (K @ Y)
+    Y = double * (2 / h * (T @ Y) - Y) - last
+    G, along = Y.T @ Y + below.T @ below, S.T @ Y
+    ceilings = np.empty(s)
+    for j in range(s):
+        size = math.sqrt(max(float(np.linalg.eigvalsh(G)[-1]), 0.0))
+        if blur > size:
+            return None
+        ceilings[j] = h / 2 * (1 + math.cosh(math.acosh(max((size + blur) / least, 1.0)) / steps))
+        G -= np.outer(along[j], along[j])
+    return ceilings

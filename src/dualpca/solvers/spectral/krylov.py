@@ -13,32 +13,40 @@ from typing import Any
 import numpy as np
 
 from ..._memory import SMALL, available, ensure, itemsize
-from ...linalg import Array, eigh, eps, namespace, norm, on_gpu, to_numpy
+from ...linalg import Array, norm, on_gpu
 from ...operators import Operator
 from ...progress import phase, report_step, stopped
 from .base import EIGH, SpectralSolver, is_explicit_on_gpu, narrow_side, sweep_seconds
-from .certificate import FAILURE, ROUNDING_RISE, Certificate
+from .certificate import FAILURE, ROUNDING_RISE, Certificate, leading_ceilings
 from .lanczos import BLOCK, PATIENCE, Lanczos, block_of, energy_at_most, look_beyond
 from .ritz import (
+    FEW_SIDE,
     ROUNDING,
     Ritz,
     SubspaceResult,
     leading_eigenpairs,
-    rayleigh_ritz,
+    measured_pairs,
     relative_residual,
-    right_from_left,
+    right_pairs,
     unit_of,
 )
 from .sample import is_tall, sampled_axes
 
 #: From this ``tol`` on, blocks of up to WIDEST are a little wider than s: such a run takes few steps.
-LOOSE, WIDEST = 1e-2, 64
+LOOSE, WIDEST = 2e-2, 64
 
 #: float32 passes serve float64 data down to this ``tol``; below it most steps are in float64 anyway.
 MIXED_TOL = 1e-8
 
 #: float32 passes stop at this residual where ``tol`` is below it; float64 passes go on from there.
 SINGLE_GOAL = 3e-6
+
+#: A look at the complement takes about so many steps with BLOCK columns on spectra without a gap. From
+#: this ``tol`` on a run goes on instead, until its own start certifies it, where that is quicker.
+LOOK_STEPS, START_TOL = 20, 5e-2
+
+#: Columns of a Gaussian start beyond s without which it certifies nothing.
+BEYOND = 4
 
 #: Seconds that a step costs besides the pass and the projected eigenproblems.
 STEP = 1.5e-3
@@ -80,20 +88,20 @@ class Krylov(SpectralSolver):
         if start is None and X.read_seconds and is_tall(X):
             # Passes wait for the data there, and a wide start saves some.
             start = sampled_axes(X, min(A.shape[1], 16 * -(-(s + 16) // 16)), seed)
-        copy = X.float32_copy(scale) if scale is not None else None
-        if copy is not None and scale is not None:
+        single = X.in_float32(scale) if scale is not None else None
+        if single is not None and scale is not None:
             verified = tol >= SINGLE_GOAL
             given: dict[str, Any] = {"seed": seed, "max_passes": max_passes}
-            given |= {"tol": max(tol, SINGLE_GOAL), "energy": energy * scale**2}
-            given["start"] = None if start is None else copy.asarray(start)
-            first = replace(self, verify=verified).eigenvectors(narrow_side(copy), s, **given)
-            ritz, steps, copy = measured_pairs(X, first.ritz.V), first.steps, None
+            given |= {"tol": max(tol, SINGLE_GOAL), "energy": energy * scale * scale}
+            given["start"] = None if start is None else single.asarray(start)
+            first = replace(self, verify=verified).eigenvectors(narrow_side(single), s, **given)
+            ritz, steps = measured_pairs(X, first.ritz.V), first.steps
             if (verified and ritz.residual <= tol) or steps >= max_passes or stopped():
                 return SubspaceResult(ritz, first.certificate, steps, "float32")
             seed, start, note = seed + 1, A.asarray(first.ritz.V), "float32, then float64"
         given = {"seed": seed, "max_passes": max_passes - steps}
         result = self.eigenvectors(A, s, tol=tol, start=start, energy=energy, **given)
-        ritz, steps = _right_pairs(X, result, tol), steps + result.steps
+        ritz, steps = right_pairs(X, result, tol), steps + result.steps
         return SubspaceResult(ritz, result.certificate, steps, note)
 
     def eigenvectors(
@@ -115,16 +123,17 @@ class Krylov(SpectralSolver):
         rng, steps, failure = np.random.default_rng(seed), 0, FAILURE
         with A.blas_limited():
             while True:
-                run, failure = _Run(self, A, s, tol, rng, start, energy), failure / 2
+                failure = failure / 2  # one half of it for the start, one for the look
+                run = _Run(self, A, s, tol, rng, start, energy, failure / 2)
                 run.solve(max_passes - steps)
                 basis = run.basis
                 used = steps + basis.steps
                 remainder = None if run.sketched else (basis.Q, basis.K[:, :s])
                 patience = min(used + PATIENCE, max_passes - used)
-                given: dict[str, Any] = {"tol": tol, "energy": energy, "failure": failure}
+                given: dict[str, Any] = {"tol": tol, "energy": energy, "failure": failure / 2}
                 given["columns"] = min(run.b, block_of(basis.V))
                 given["max_steps"] = 0 if run.out or not self.verify else patience
-                certificate, missed = run.sketched, None
+                certificate, missed = run.certificate, None
                 if certificate is None:
                     with phase("certificate"):
                         certificate, missed = look_beyond(basis, s, **given)
@@ -156,7 +165,7 @@ def mixed_scale(X: Operator, tol: float, energy: float) -> float | None:
     """Return the power of two that brings X near 1 in float32; None where passes stay in float64."""
     if "float64" not in str(X.dtype) or tol < MIXED_TOL or not 0 < energy < math.inf:
         return None
-    return 2.0 ** -round(math.log2(energy / math.prod(X.shape)) / 2)
+    return 2.0 ** -round((math.log2(energy) - math.log2(math.prod(X.shape))) / 2)
 
 
 def expected_steps(n: int, s: int, tol: float) -> float:
@@ -177,40 +186,6 @@ def step_seconds(steps: float, n: int) -> float:
     return steps * STEP + 3e-12 * n * basis**2 + 2.5 * EIGH * basis**3
 
 
-def measured_pairs(X: Operator, V: Array) -> Ritz:
-    """Return Ritz pairs of X from vectors of its smaller side, measured in a pass."""
-    V = X.asarray(V)
-    return rayleigh_ritz(X, X.rmatmul(V) if X.shape[1] > X.shape[0] else V)
-
-
-def _right_pairs(X: Operator, result: SubspaceResult, tol: float) -> Ritz:
-    """Return Ritz pairs of ``X^T X`` from a recurrence; measured anew where rounding might show."""
-    ritz, wide, unit = result.ritz, X.shape[1] > X.shape[0], eps(result.ritz.V)
-    first, last = ritz.theta[0], ritz.theta[-1]
-    precise = last * max(tol, unit) > ROUNDING * unit * first and not X.T.implicit
-    if precise and not wide and result.remainder is None:
-        return _captured_pairs(X, ritz)
-    if precise and result.remainder is not None:
-        pairs = Ritz(ritz.V, X.asarray(ritz.theta), X.asarray(ritz.residuals))
-        if wide:
-            Q, R = result.remainder
-            bounded = math.sqrt(first / last) * pairs.residual <= tol
-            pairs = right_from_left(X, pairs, X.asarray(R), None if bounded else Q)
-        else:
-            pairs = pairs.signed()
-        if pairs.residual <= tol and (not wide or pairs.orthonormal):
-            return pairs
-    return measured_pairs(X, ritz.V)
-
-
-def _captured_pairs(X: Operator, ritz: Ritz) -> Ritz:
-    """Return Ritz pairs of the span of V from ``X V`` alone; the bounds on residuals stay true."""
-    xp, Y = namespace(ritz.V), X.matmul(X.asarray(ritz.V))
-    wide = xp.astype(Y, xp.float64, copy=False)
-    theta, P = (X.asarray(part.copy()) for part in eigh(to_numpy(wide.T @ wide)))
-    return Ritz(X.asarray(ritz.V) @ P, theta, X.asarray(ritz.residuals)).signed()
-
-
 class _Run:
     """A :class:`Lanczos` basis that grows until the residual is at most ``tol``."""
 
@@ -223,18 +198,25 @@ class _Run:
         rng: Any,
         start: Array | None,
         energy: float,
+        failure: float,
     ) -> None:
         self.A, self.s, self.tol, n = A, s, tol, A.shape[1]
+        self.failure = failure
         self.energy = energy_at_most(A, energy, ROUNDING_RISE * unit_of(A))
-        self.sketched: Certificate | None = None
+        self.certificate: Certificate | None = None  # where no look at the complement is needed
+        self.sketched = False
         b = options.block or block_of(A.like if start is None else start)
         if options.block is None and start is None:
-            b = max(b, wide_block(s, tol))
+            # Passes that wait for the data count more.
+            b = max(b, wide_block(s, 2 * tol if A.read_seconds else tol))
         self.b = max(1, min(b, n))
+        self._gaussian = start is None and 2 <= s <= self.b - BEYOND and tol >= START_TOL
         if start is None:
             start = A.asarray(rng.standard_normal((n, self.b)))
         self.limit = min(n, max(options.basis or self._affordable(start), s + 4 * self.b))
         self._kept = max(s + self.b, (s + self.limit) // 2)  # by a restart
+        self._reach = s + 4 * self.b  # Ritz vectors that the look may want
+        self.aim, self.verify = tol, options.verify  # the residual to reach
         width = min(n, self.limit + max(2 * self.b, start.shape[1]))
         what = f"{width:,} vectors of {n:,} numbers, for {s:,} components,"
         nbytes = width * n * itemsize(start) + 8 * width**2
@@ -254,32 +236,47 @@ class _Run:
     def solve(self, max_steps: int) -> None:
         """Grow the basis until the residual is at most ``tol``, or ``max_steps`` passes are made.
 
-        The basis then holds the leading Ritz vectors, ``theta`` their values and ``bounds`` the norms
-        of the first s residuals.
+        It goes on beyond ``tol`` where the look at the complement would not get there. The basis then
+        holds the leading Ritz vectors, ``theta`` their values and ``bounds`` the norms of the first s
+        residuals.
         """
-        basis, s, check, before = self.basis, self.s, 0, (0, 1.0)
+        basis, s, check, before, waited = self.basis, self.s, 0, (0, 1.0), False
         while True:
             basis.expand()
             self.out = basis.steps >= max_steps
             crowded = basis.m + basis.Q.shape[1] > self.limit
             if basis.m < s or not (basis.complete or self.out or crowded or basis.steps >= check):
                 continue
-            self.theta, S, r = basis.ritz(self._kept if crowded else s)
+            wanted = basis.m if basis.complete else self._kept if crowded else self._reach
+            self.theta, S, r = basis.ritz(max(wanted, self._reach))
             theta = self.theta[:s]
             residual = relative_residual(r[:s], theta)
             self.bounds = np.hypot(r[:s], ROUNDING * basis.eps * max(theta[0], 0.0))
             bound = relative_residual(self.bounds, theta)
             self.out = report_step("krylov", bound, self.tol, self.A.passes) or self.out
-            remaining = self._remaining(before, residual)
-            before = (basis.steps, residual)
-            check = basis.steps + max(1, min(int(0.8 * remaining), basis.steps))
             rounding = np.full(s, math.hypot(2 * ROUNDING * basis.eps * theta[0], basis.lost))
             floor = relative_residual(rounding, theta)  # more steps add to it
-            if basis.complete or self.out or residual <= max(self.tol, floor):
-                self.converged = basis.complete or residual <= self.tol
-                return self._keep_leading()
+            final, wait = basis.complete or self.out or residual <= floor, 0
+            if final or residual <= self.aim:
+                keep, feasible = self._easiest(S)
+                # With more Ritz vectors than s out of the way a look takes few steps.
+                waited = waited or (feasible and keep == s)
+                wait = self._certify_by_start(S) if waited and self.verify and not final else 0
+                done = self.certificate is not None or (feasible and not wait)
+                if final or not self.verify or done:
+                    self.converged = basis.complete or residual <= self.tol
+                    return basis.restart(self.theta[:keep], S[:, :keep])
+                self.aim = self.aim if wait else 0.5 * residual
             if self._certify_sketch(theta):
                 return None
+            if wait and not crowded:
+                check = basis.steps + wait
+                continue
+            remaining = self._remaining(before, residual)
+            before = (basis.steps, residual)
+            # A large eigenproblem takes as long as a few steps: rather one of these too many.
+            ahead = 0.8 * remaining + (0.5 if basis.m > FEW_SIDE else 0.0)
+            check = basis.steps + max(1, min(int(ahead), basis.steps))
             if crowded:
                 keep = min(basis.m, self._kept)
                 basis.restart(self.theta[:keep], S[:, :keep])
@@ -295,6 +292,10 @@ class _Run:
         kernel = self.A.implicit or self.A.T.implicit  # which may be indefinite
         if kernel or not math.isfinite(self.energy):
             return False
+        next_block = basis.Q.shape[1] * float(theta[0])  # it holds no more, once theta_1 is found
+        beyond = self.energy - float(np.trace(basis.T[: basis.m, : basis.m])) - next_block
+        if basis.steps > 2 and beyond > self.tol * self.energy:
+            return False
         N, rounding = basis.half_step(float(theta[0]))
         energy, trace = self.energy + rounding, float(np.trace(N))
         left = energy - trace
@@ -308,36 +309,65 @@ class _Run:
         basis.m, basis.K = width, np.zeros((0, width))
         basis.restart(values[:s], S[:, :s])
         self.theta, self.bounds = values, np.full(s, left / math.sqrt(s))
-        self.sketched = Certificate(values, None, math.inf, energy, ROUNDING_RISE * unit_of(self.A))
-        self.converged = True
+        self.certificate = Certificate(
+            values, None, math.inf, energy, ROUNDING_RISE * unit_of(self.A)
+        )
+        self.sketched = self.converged = True
         return True
 
-    def _keep_leading(self) -> None:
-        """Keep the Ritz vectors whose complement is easiest to certify, and memory to look at it.
+    def _certify_by_start(self, S: np.ndarray) -> int:
+        """Return how many steps to wait for a certificate by the Gaussian start, or 0.
+
+        It is 0 where that has certified ``tol``, and where a look at the complement is quicker.
+        """
+        basis, s, q = self.basis, self.s, self.basis.steps
+        if not self._gaussian or basis.R is None or basis.complete:
+            return 0
+        theta, T = self.theta[:s], basis.T[: basis.m, : basis.m]
+        rounding = math.hypot(ROUNDING * unit_of(self.A) * float(theta[0]), basis.lost)
+        known: dict[str, Any] = {"steps": q, "failure": self.failure, "rounding": rounding}
+        ceilings = leading_ceilings(T, basis.K, basis.R, theta, S[:, :s], **known)
+        if ceilings is None:
+            return 0
+        left = float(np.clip(ceilings + rounding - theta, 0.0, None).sum())
+        floor = ROUNDING_RISE * unit_of(self.A)
+        certificate = Certificate(theta, None, math.inf, float(theta.sum()) + left, floor)
+        bound = certificate.shortfall(s)
+        if bound <= self.tol:
+            self.certificate = certificate
+            return 0
+        # The bounds are those of Chebyshev polynomials, cosh^2(y / 2 q) for some y.
+        wait = math.ceil(q * (math.acosh(1 + 2 * bound) / math.acosh(1 + 2 * self.tol) - 1))
+        return wait if wait * self.b <= LOOK_STEPS * BLOCK else 0
+
+    def _easiest(self, S: np.ndarray) -> tuple[int, bool]:
+        """Return how many Ritz vectors to keep for the look, and whether it might get to ``tol``.
 
         The more are kept, the lower is the ceiling of their complement. But Ritz vectors that have not
         converged are coupled to it, and the certificate must assume more variance there. The largest
-        number is taken that does no harm if the ceiling is the s-th Ritz value itself.
+        number is taken that does no harm if the ceiling is the s-th Ritz value itself. If only s are
+        left, a look is in vain where the next Ritz value as a ceiling, which none is below, does not
+        certify them.
         """
-        s, b, basis = self.s, self.b, self.basis
-        theta, S, _ = basis.ritz(basis.m)
-        self.theta, k = theta, basis.m
-        if not basis.complete:
-            most = max(s, min(k, self.limit - 4 * b))
-            sizes = [k for k in (s + b // 2, s + b, s + 2 * b, s + 4 * b) if s < k <= most]
-            K = basis.K @ S[:, : max(sizes, default=s)]
-            for k in (*reversed(sizes), s):
-                known = Certificate(theta[:k], K[:, :k], float(theta[s - 1]))
-                if k == s or known.shortfall(s) <= 0.5 * self.tol:
-                    break
-        basis.restart(theta[:k], S[:, :k])
+        basis, s, b, theta = self.basis, self.s, self.b, self.theta
+        if basis.complete:
+            return basis.m, True
+        most = min(len(theta), self.limit - 4 * b)
+        sizes = [k for k in (s + b // 2, s + b, s + 2 * b, s + 4 * b) if k <= most]
+        K = basis.K @ S[:, : max(sizes, default=s)]
+        for k in reversed(sizes):
+            if Certificate(theta[:k], K[:, :k], float(theta[s - 1])).shortfall(s) <= 0.5 * self.tol:
+                return k, True
+        least = float(theta[s]) if len(theta) > s else 0.0
+        known = Certificate(theta[:s], K[:, :s], least, self.energy)
+        return s, known.shortfall(s) <= self.tol
 
     def _remaining(self, before: tuple[int, float], residual: float) -> float:
         """Estimate the steps to go, as residuals fall geometrically: most tests can be skipped."""
-        if residual <= self.tol:
+        if residual <= self.aim:
             return 0.0
         steps, last = before
         if not residual < last:
             return 4.0
         rate = np.log(last / residual) / (self.basis.steps - steps)
-        return float(np.log(residual / max(self.tol, 1e-300)) / rate)
+        return float(np.log(residual / max(self.aim, 1e-300)) / rate)

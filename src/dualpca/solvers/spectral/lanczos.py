@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
-from array_api_compat import device
+from array_api_compat import device, is_numpy_array
 
 from ... import progress
 from ...linalg import Array, column_norms, namespace, norm, on_gpu, standard_normal, to_numpy
@@ -52,10 +52,12 @@ class Lanczos:
         self.recent = 0  # C maps V[:, m:] to vectors orthogonal to V[:, :recent], up to rounding
         self.steps = 0
         self.lost = 0.0  # the Frobenius norm of the parts of images that were cut off
+        self.R: np.ndarray | None = None  # the first block of V times R is what it began with
 
     def begin(self, start: Array) -> None:
         """Begin with a block as Q."""
-        self.Q = self._orthonormal(start, norm(start))[0]
+        self.Q, R = self._orthonormal(start, norm(start))
+        self.R = to_numpy(R).astype(np.float64)
         self.K = np.zeros((self.Q.shape[1], 0))
         self.lost = 0.0  # a start may be cut
 
@@ -80,17 +82,12 @@ class Lanczos:
         Q = self.Q
         m, self.m = self.m, self.m + Q.shape[1]
         self.V[:, m : self.m] = Q
-        Z = self.A.sweep(Q)
-        self.steps += 1
-        scale = norm(Z)
-        Z, H = self._project(Z, self.recent)
-        self.recent = m
-        column = to_numpy(H).astype(np.float64)
-        self.T[: self.m, m : self.m] = column
-        self.T[m : self.m, : self.m] = column.T
-        self.Q, B = self._orthonormal(Z, scale)
+        H, B = self._split(self.A.sweep(Q), self.recent)
+        self.steps, self.recent = self.steps + 1, m
+        self.T[: self.m, m : self.m] = H
+        self.T[m : self.m, : self.m] = H.T
         self.K = np.zeros((self.Q.shape[1], self.m))
-        self.K[:, m:] = to_numpy(B).astype(np.float64)
+        self.K[:, m:] = B
 
     def ritz(self, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return leading Ritz values, coordinates of their vectors in V, and residual norms.
@@ -108,7 +105,7 @@ class Lanczos:
         self.V[:, :keep] = self.V[:, : self.m] @ self.array(S)
         self.T[:keep, :keep] = np.diag(theta)
         self.K = self.K @ S
-        self.m, self.recent = keep, 0
+        self.m, self.recent, self.R = keep, 0, None
 
     def half_step(self, largest: float) -> tuple[np.ndarray, float]:
         """Return ``(V, Q)^T N (V, Q)`` for ``N = C V T^{-1} V^T C <= C``, which takes no pass.
@@ -135,15 +132,39 @@ class Lanczos:
             Omega = standard_normal((self.n, columns), self.V, int(self.rng.integers(2**31)))
         else:
             Omega = self.array(self.rng.standard_normal((self.n, columns)))
-        Z = self._project(Omega)[0]
-        self.Q, R = self._orthonormal(Z, norm(Z))
+        return self.turn_to(Omega)
+
+    def turn_to(self, block: Array) -> np.ndarray:
+        """Continue from a block instead of Q; return R, ``Q R`` being the block off V."""
         self.recent = 0
-        return to_numpy(R).astype(np.float64)
+        return self._split(block)[1]
 
     def array(self, values: np.ndarray) -> Array:
         """Return a numpy array in the namespace, dtype and device of V."""
         values = np.ascontiguousarray(values)
         return self.xp.asarray(values, dtype=self.V.dtype, device=device(self.V))
+
+    def _split(self, Z: Array, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """Return H and B with ``Z = V H + Q B``, and set Q; ``first`` is that of :meth:`_project`.
+
+        Arrays of a GPU are projected twice without a test, so that the host waits for them once.
+        """
+        if is_numpy_array(Z):
+            scale, gram = norm(Z), None
+            Z, H = self._project(Z, first)
+        else:
+            V, xp = self.V[:, : self.m], self.xp
+            H = V.T @ Z
+            Z = Z - V @ H
+            part = V.T @ Z
+            Z = Z - V @ part
+            wide = xp.astype(Z, xp.float64, copy=False)
+            both = xp.concat([xp.astype(H + part, xp.float64, copy=False), wide.T @ wide], axis=0)
+            both = to_numpy(both)
+            H, gram = both[: self.m], both[self.m :]
+            scale = math.hypot(norm(H), math.sqrt(max(float(np.trace(gram)), 0.0)))
+        self.Q, B = self._orthonormal(Z, scale, gram)
+        return to_numpy(H).astype(np.float64), to_numpy(B).astype(np.float64)
 
     def _project(self, Z: Array, first: int = 0) -> tuple[Array, Array]:
         """Return ``Z - V H`` and H, the part of Z in V.
@@ -166,11 +187,13 @@ class Lanczos:
                 break
         return Z, H
 
-    def _orthonormal(self, Z: Array, scale: float) -> tuple[Array, Array]:
+    def _orthonormal(
+        self, Z: Array, scale: float, gram: np.ndarray | None = None
+    ) -> tuple[Array, Array]:
         """Return Q and B of a block ``Q B`` orthogonal to V; directions of rounding become random."""
         room = self.n - self.m
         if room >= Z.shape[1]:
-            factors = cholesky_qr(Z, scale) if 0 < scale < np.inf else None
+            factors = cholesky_qr(Z, scale, gram) if 0 < scale < np.inf else None
             diagonal = np.abs(np.diagonal(factors[1])) / scale if factors else np.zeros(1)
             least = float(diagonal.min() / max(diagonal.max(), TINY))
             if factors and self.m and 1e-4 < least < 1e-2:
@@ -216,6 +239,7 @@ def look_beyond(
     theta = np.diagonal(basis.T)[:k].copy()
     captured, rounding = float(theta[:s].sum()), ROUNDING * unit * max(float(theta[0]), 0.0)
     K = np.vstack([basis.K, math.hypot(rounding, basis.lost) * np.eye(k)])
+    K = np.linalg.qr(K)[1]  # it has the same K^T K
     floor = ROUNDING_RISE * unit if floor is None else floor
     energy = energy_at_most(basis.A, energy, floor)
     known = Certificate(theta, K, math.inf, energy, floor)

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...linalg import Array, namespace, on_gpu, standard_normal
 from ...operators import Operator, as_operator
-from .ritz import thin_basis
+from .ritz import conditioned
 
 #: X is tall if it has this many times more rows than columns.
 TALL = 8
@@ -38,5 +38,5 @@ def sampled_axes(X: Operator, columns: int, seed: int) -> Array:
     P = standard_normal((d, columns), like, seed)
     random = P[:, columns - min(RANDOM, columns // 4) :] / d**0.5
     for _ in range(STEPS):
-        P = thin_basis(sample.sweep(P))
+        P = conditioned(sample.sweep(P))[0]
     return namespace(P).concat([P[:, : columns - random.shape[1]], random], axis=1)

@@ -6,15 +6,16 @@ from numpy.testing import assert_array_equal
 from scipy.linalg import subspace_angles
 
 from dualpca.operators import Matrix
-from dualpca.robust.scale import half
-from dualpca.robust.selection import (
+from dualpca.robust.choice import (
     Measured,
     choose,
     clearly_better,
     freedom,
     measure,
     narrow_rows,
+    standings,
 )
+from dualpca.robust.scale import half
 from dualpca.robust.starts import Start, best_start, peeled, reweighted, split
 
 N, D, S, BAD = 400, 30, 4, 160
@@ -101,6 +102,25 @@ def test_splitting_finds_one_of_two_groups():
     assert sine(start.W, V) < 0.1
     clean = Matrix(X.data[BAD:])
     assert split(clean, Start("right", np.zeros(D), V), None) is None
+
+
+def test_what_a_sharp_subspace_does_not_hold_are_outliers():
+    """A subspace through a cluster that looks wide holds nearly all rows, at a larger distance."""
+    rng = np.random.default_rng(0)
+    scores, place = rng.standard_normal((200, 4)), np.arange(200)
+    true = Measured(np.where(place < 150, rng.uniform(0.8, 1.2, 200), 30.0), scores, 30 + 0 * place)
+    false = Measured(rng.uniform(0.8, 1.8, 200), scores, 30 + 0 * place)
+    right, wrong = standings([true, false], 40)
+    assert right.sharp
+    assert not wrong.sharp
+    assert wrong.held > 1.2 * right.held
+    assert wrong.reach < 1.4 * right.reach
+    assert choose([false, true], 40)[0] == 1
+    assert choose([true, false], 40)[0] == 0
+    # Without the gap the one that holds more rows is taken.
+    gradual = Measured(np.where(place < 140, true.residuals, 1.6), scores, true.sizes)
+    gradual.residuals[190:] = 30.0
+    assert not standings([gradual, false], 40)[0].sharp
 
 
 def test_where_scores_are_noise_the_subspace_that_holds_more_rows_is_taken():

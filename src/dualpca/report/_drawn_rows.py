@@ -11,7 +11,8 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 
 from .._arguments import group_labels
-from ..inspect import FittedModel, dense_cells, sample_rows, take_rows
+from .._rows import dense_cells, sample_rows, take_rows
+from ..inspect import FittedModel
 from ..io.tables.table import counted
 from ..linalg import to_numpy
 from ..operators import as_operator, is_streamed

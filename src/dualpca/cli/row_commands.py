@@ -7,9 +7,10 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from .._rows import dense_cells
 from ..cells import flagged_cells
 from ..frames import VARIABLES, in_words
-from ..inspect import Reason, dense_cells
+from ..inspect import Reason
 from ..io.tables import Table, Writer
 from ..io.tables.table import counted
 from ..operators import as_operator

@@ -1,0 +1,131 @@
+/* The arguments of a product, and the kernels of every instruction set that the compiler knows. */
+typedef struct {
+    const char *data;
+    long rows, columns, stride; /* stride in bytes */
+    int wide;                   /* whether entries are float64 */
+    const double *center;       /* subtracted from each row, or NULL */
+    double scale;
+} dense;
+
+typedef struct {
+    const void *data, *indices, *indptr;
+    long rows, columns, stored;
+    int long_indices;
+} csr;
+
+typedef struct {
+    char *data;
+    long rows, columns, row_stride, column_stride; /* strides in bytes */
+} factor;
+
+enum kind { SWEEP, MATMUL, RMATMUL, MOMENTS };
+
+typedef struct {
+    enum kind kind;
+    const dense *X;
+    const csr *S;
+    const void *packed, *shift;
+    long packed_rows, groups, lanes;
+    factor out;
+} task;
+
+typedef struct {
+    long lanes, panel;
+    void (*pack)(const factor *, long, long, long, void *);
+    int (*rows)(const task *, long, long, double *, double *);
+    int (*csr)(const task *, long, long, void *, double *);
+    double (*moments)(const dense *, long, long, double *);
+} table;
+
+static void *aligned(size_t size)
+{
+    return aligned_alloc(64, (size + 127) / 64 * 64);
+}
+
+/* Entries from one row of a panel to the next, not a multiple of 4096 bytes. */
+static long padded(long n, long size)
+{
+    const long entries = (n + 15) / 16 * 16;
+    return entries * size % 2048 ? entries : entries + 16;
+}
+
+#define PASTE(a, b, c) a##_##b##_##c
+#define EXPAND(a, b, c) PASTE(a, b, c)
+#define NAME(name) EXPAND(name, T, VECTOR)
+
+#if defined(__x86_64__)
+#define VECTOR 16
+#define R 8
+#define T float
+#include "kernels.h"
+#undef T
+#define T double
+#include "kernels.h"
+#include "cell_rows.h"
+#undef T
+#undef VECTOR
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+#define VECTOR 32
+#define T float
+#include "kernels.h"
+#undef T
+#define T double
+#include "kernels.h"
+#include "cell_rows.h"
+#undef T
+#undef VECTOR
+#undef R
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512vl,avx512dq,avx512bw,prefer-vector-width=512")
+#define VECTOR 64
+#define R 12
+#define T float
+#include "kernels.h"
+#undef T
+#define T double
+#include "kernels.h"
+#include "cell_rows.h"
+#undef T
+#pragma GCC pop_options
+static const struct { const char *name; const table *single, *twice; } TABLES[] = {
+    {"sse2", &table_float_16, &table_double_16},
+    {"avx2", &table_float_32, &table_double_32},
+    {"avx512", &table_float_64, &table_double_64},
+};
+static int best(void)
+{
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw")) return 2;
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? 1 : 0;
+}
+#else /* NEON and others: vectors of 16 bytes, which the compiler knows how to multiply */
+#define VECTOR 16
+#define R 12
+#define T float
+#include "kernels.h"
+#undef T
+#define T double
+#include "kernels.h"
+#include "cell_rows.h"
+#undef T
+static const struct { const char *name; const table *single, *twice; } TABLES[] = {
+    {"vector", &table_float_16, &table_double_16},
+};
+static int best(void)
+{
+    return 0;
+}
+#endif
+
+static int level;
+
+/* The kernels of the best instructions; of narrower vectors where those hold all columns. */
+static const table *table_for(long columns, int single)
+{
+    int i = level;
+    while (i > 0 && columns <= (single ? TABLES[i - 1].single : TABLES[i - 1].twice)->lanes) i--;
+    return single ? TABLES[i].single : TABLES[i].twice;
+}
