@@ -11,7 +11,7 @@ import numpy as np
 import openpyxl
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from dualpca.io.tables import Columns, TableError, read
@@ -46,6 +46,7 @@ SIGNS += [(",", " "), (",", "\u00a0"), (",", "\u202f"), (",", "'")]
 @settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
+@example(cents=[-100_000] * 3, signs=(".", ","), form="{} kg", minus="\u2212{}", na="", block=64)
 @given(
     cents=st.lists(st.none() | st.integers(-(10**11), 10**11), min_size=3, max_size=60),
     signs=st.sampled_from(SIGNS),

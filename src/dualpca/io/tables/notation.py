@@ -155,6 +155,15 @@ def alike(cells: Any) -> Any:
     return cells
 
 
+def _alike(cell: str) -> str:
+    """Return one cell as ``alike`` returns many."""
+    cell = cell.strip()
+    if not cell.isascii():
+        for signs, sign in _ALIKE:
+            cell = re.sub(signs, sign, cell)
+    return cell
+
+
 def matching(cells: Any, pattern: str = _NUMERIC) -> int:
     """Return how many cells, made ``alike``, match; by default, are numbers in some notation."""
     return pc.sum(pc.match_substring_regex(cells, pattern)).as_py() or 0
@@ -165,7 +174,7 @@ def unit_of(cell: str) -> str:
 
     A capital right behind the digits (101A), an e (1e) and an exponent (1 e5) are no units.
     """
-    match = _WITH_UNIT.fullmatch(cell.strip("() "))
+    match = _WITH_UNIT.fullmatch(_alike(cell).strip("() "))
     return match[1] if match else ""
 
 
@@ -182,11 +191,7 @@ def numeric(cells: Any) -> int:
 
 def is_numeric(cell: str) -> bool:
     """Return whether a cell is a number in some notation, but not in parentheses."""
-    cell = cell.strip()
-    if not cell.isascii():
-        for signs, sign in _ALIKE:
-            cell = re.sub(signs, sign, cell)
-    return _IS_NUMERIC.match(cell) is not None
+    return _IS_NUMERIC.match(_alike(cell)) is not None
 
 
 def _candidates(
