@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from dualpca.operators import as_operator
+from dualpca import native
+from dualpca.operators import as_operator, matrix, row_blocks
 from dualpca.operators import block_ops as _blocks
 from dualpca.operators.block_ops import one_blas_thread
 
@@ -80,3 +81,52 @@ def test_what_another_thread_forgets_is_not_returned_as_none():
     np.testing.assert_array_equal(X.column_sums()[0], sums)
     X._moments = sums, energy, True
     assert X.energy() == energy
+
+
+@pytest.mark.skipif(not native.native_available(), reason="BLAS has threads of its own")
+@pytest.mark.parametrize("rows", [50, 1000])
+def test_threads_return_what_one_thread_returns(monkeypatch, rows):
+    A = np.random.default_rng(0).standard_normal((rows, 40))
+    W, w = A[:5].T.copy(), np.arange(1.0, rows + 1)
+
+    def row_map(Y, part):
+        return w[part, None] * Y, Y.sum()
+
+    def results():
+        X = as_operator(A)
+        yield from X.sweep(W, row_map)
+        yield from X.column_sums()
+        yield X.row_norms()
+        yield X.gram(w)
+        yield X.map_rows(lambda part, block: block @ W + w[part, None], 5)
+        assert X.passes == 5
+
+    alone = list(results())
+    used = set()
+
+    def watched(rows, block, W, row_map, swept=matrix.swept):
+        used.add(threading.get_ident())
+        return swept(rows, block, W, row_map)
+
+    monkeypatch.setattr(matrix, "threads", lambda: 3)
+    monkeypatch.setattr(matrix, "THREADED_ARRAY", 1)
+    monkeypatch.setattr(matrix, "THREADED_PRODUCTS", 1)
+    monkeypatch.setattr(_blocks, "BLOCK_BYTES", 2**14)
+    monkeypatch.setattr(native, "LEAST", 1)
+    monkeypatch.setattr(matrix, "swept", watched)
+    monkeypatch.setattr(row_blocks, "swept", watched)
+    for expected, found in zip(alone, results(), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert used
+    assert threading.get_ident() not in used
+
+
+@pytest.mark.skipif(not native.native_available(), reason="BLAS has threads of its own")
+def test_threads_ignore_what_numpy_was_told_to_ignore(monkeypatch):
+    monkeypatch.setattr(matrix, "threads", lambda: 2)
+    monkeypatch.setattr(matrix, "THREADED_ARRAY", 1)
+    X = as_operator(np.full((10, 2), 1e300))
+    with np.errstate(over="ignore"):
+        assert np.isinf(X.map_rows(lambda rows, block: (block * block).sum(axis=1))).all()
+    with pytest.raises(RuntimeWarning, match="overflow"):
+        X.map_rows(lambda rows, block: (block * block).sum(axis=1))

@@ -108,7 +108,7 @@ class Centered(View):
         # Centred before it is rounded.
         return self.X.in_float32(scale, self._c) if isinstance(self.X, Matrix) else None
 
-    def row_norms(self) -> Array:
+    def _measure_rows(self) -> Array:
         projection = self.X.matmul(self._c)[:, 0]
         norms = self.X.row_norms()
         xp = namespace(norms)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
+from contextvars import copy_context
 from itertools import pairwise
 from typing import Any
 
@@ -17,13 +18,14 @@ from ..linalg import Array, on_gpu
 from ..progress import reading
 from .base import BlockFunction, Operator, Shift, SweepMap
 from .block_ops import (
+    GRAM_FACTOR,
     as_float,
     block_rows,
     compressed,
     multiply,
     multiply_transposed,
     one_blas_thread,
-    sum_up,
+    one_thread,
     take,
     threads,
 )
@@ -40,12 +42,11 @@ THREADED_BYTES = 2**30
 #: Up to so many columns BLAS would use one thread for a Gram matrix.
 THREADED_COLUMNS = 128
 
-#: Kernels sweep with a row map in blocks that are larger by this factor: reading X twice costs less
-#: than the sums of many small blocks (3500 x 3500, float64, 32 columns: 141 ms, and 36 in one block).
-KERNEL_FACTOR = 16
+#: Kernels sweep with a row map in blocks that are larger by this factor: fewer sums of blocks are added.
+KERNEL_FACTOR = 4
 
-#: Below so many entries of a sparse matrix, starting threads costs more than they save.
-THREADED = 2**18
+#: Below so many entries, of a sparse matrix and of an array, starting threads costs more than they save.
+THREADED, THREADED_ARRAY = 2**18, 2**20
 
 
 def row_parts(data: Any) -> list[tuple[slice, Any]]:
@@ -114,13 +115,39 @@ class Matrix(RowBlocked):
             yield rows, self.data[rows]
 
     def _each(self, f: BlockFunction, factor: int = 1) -> Iterable[Any]:
-        if not self.sparse:
+        parts = list(self.blocks(factor)) if self.sparse else self._shares(factor)
+        if len(parts) < 2:
             return super()._each(f, factor)
-        parts = list(self.read_blocks(factor))
-        if len(parts) == 1:
-            return [f(*parts[0])]
-        with ThreadPoolExecutor(len(parts)) as pool:
-            return list(pool.map(lambda part: f(*part), parts))
+        self._counter[0] += 1
+        return (part for _, part in reading(self._in_threads(f, parts), self.shape[0]))
+
+    def _shares(self, factor: int) -> list[tuple[slice, Any]]:
+        """Return blocks of equal size, as many for each thread; none where one thread does all."""
+        (N, d), count = self.shape, threads()
+        # Without kernels, blocks are small products, which BLAS shares out to its own threads.
+        blocks = native.takes_array(self.data) and N * d >= THREADED_ARRAY
+        if not ((self._large_gram if factor >= GRAM_FACTOR else blocks) and 1 < count <= N):
+            return []
+        number = -(-N // (count * block_rows(d, self.data.itemsize, factor))) * count
+        slices = (slice(*ends) for ends in pairwise(i * N // number for i in range(number + 1)))
+        return [(rows, self.data[rows]) for rows in slices if rows.start < rows.stop]
+
+    def _in_threads(
+        self, f: BlockFunction, parts: Sequence[tuple[slice, Any]]
+    ) -> Iterator[tuple[slice, Any]]:
+        """Yield the slice and ``f(rows, block)`` of each block; the threads take a block each in turn."""
+        count = threads()
+
+        def alone(context: Any, part: tuple[slice, Any]) -> Any:
+            with one_thread():
+                return context.run(f, *part)  # such as what NumPy ignores
+
+        with one_blas_thread(), ThreadPoolExecutor(count) as pool:
+            for i in range(0, len(parts), count):
+                some = parts[i : i + count]
+                contexts = [copy_context() for _ in some]
+                done = pool.map(alone, contexts, some)
+                yield from zip((rows for rows, _ in some), done, strict=True)
 
     def take(self, rows: np.ndarray) -> Any:
         return take(self.data.tocsr() if self._by_columns else self.data, rows)
@@ -139,23 +166,6 @@ class Matrix(RowBlocked):
         N, d = self.shape
         worth = N * d * d >= THREADED_PRODUCTS and 24 * d * d * threads() <= THREADED_BYTES
         return worth and not self.sparse and is_numpy_array(self.data)
-
-    def sum_blocks(self, f: BlockFunction, factor: int = 1) -> tuple[Any, ...]:
-        if factor == 1 or not self._large_gram or (count := min(threads(), self.shape[0])) == 1:
-            return super().sum_blocks(f, factor)
-        self._counter[0] += 1
-        N, d = self.shape
-        rounds = -(-N // (count * block_rows(d, self.data.itemsize, factor)))
-        cuts = [i * N // (rounds * count) for i in range(rounds * count + 1)]
-        slices = [slice(*ends) for ends in pairwise(cuts)]
-
-        def parts() -> Iterator[tuple[slice, Any]]:
-            for i in range(0, len(slices), count):
-                some = slices[i : i + count]
-                yield from zip(some, pool.map(lambda r: f(r, self.data[r]), some), strict=True)
-
-        with one_blas_thread(), ThreadPoolExecutor(count) as pool:
-            return sum_up(part for _, part in reading(parts(), N))
 
     @property
     def _by_columns(self) -> bool:
@@ -183,8 +193,9 @@ class Matrix(RowBlocked):
             self._counter[0] += 1
             return native.multiply(native.SWEEP, self.data, W, threads(), shift=shift)
         if native.takes(native.MATMUL, self.data, W) and not self.sparse:
-            self._counter[0] += 1
-            total = sum_up(swept(*part, W, row_map) for part in self.blocks(KERNEL_FACTOR))
+            total = self.sum_blocks(
+                lambda rows, block: swept(rows, block, W, row_map), KERNEL_FACTOR
+            )
             return total if len(total) > 1 else total[0]
         kernels = any(native.takes(native.MATMUL, part, W) for part in (self.data, self.data.T))
         if not (self._by_columns or kernels):

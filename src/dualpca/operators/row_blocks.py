@@ -149,8 +149,10 @@ class RowBlocked(Operator):
 
         def part(rows: slice, block: Any) -> tuple[Array]:
             block = cast(block, kind)
-            other = block if weights is None else scale_rows(block, weights[rows])
-            return (as_float64(dense(block.T @ other)),)
+            if weights is not None:  # BLAS forms half of the products of a matrix with itself
+                w = weights[rows]
+                block = scale_rows(block, array_namespace(w).sqrt(w))
+            return (as_float64(dense(block.T @ block)),)
 
         return self.sum_blocks(part, GRAM_FACTOR)[0]
 

@@ -168,7 +168,7 @@ class Weighted(View):
     def take_columns(self, features: np.ndarray) -> Operator:
         return Weighted(self.X.take_columns(features), self.b)
 
-    def row_norms(self) -> Array:
+    def _measure_rows(self) -> Array:
         return self.persist_rows(namespace(self.b).abs(self.b) * self.X.row_norms())[0]
 
     def _times_squares(self, weights: Array | None) -> Array:

@@ -12,8 +12,8 @@ import numpy as np
 from scipy.special import chdtr
 
 from ..linalg import Array, eps, fix_signs, host_sample, map_row_blocks, namespace, to_numpy
-from ..operators import Operator
-from ..operators.block_ops import row_norms
+from ..operators import Matrix, Operator, Shifted
+from ..operators.block_ops import multiply, row_norms
 from ..operators.row_blocks import RowBlocked
 from .choice import Measured
 from .limits import distance_limit, left_out, limits_of_good
@@ -31,16 +31,13 @@ from .scale import (
 #: The kinds of rows: beyond no limit, that of the score distance, of the orthogonal one, or both.
 KINDS = ("regular", "good leverage", "orthogonal outlier", "bad leverage")
 
-#: Scores within this quantile of chi-squared enter the scatter. The first location and scale of each
-#: coordinate come from at most this many rows.
+#: Scores within this quantile of chi-squared enter the scatter. The first axes, and location and scale
+#: along each, come from at most this many rows.
 INNER, FIRST_ROWS = 0.975, 5000
 
 #: A residual below this share of the row is computed from its entries: a difference of squares would
 #: keep too few of its digits.
 SMALL = 3e-2
-
-#: This many rows are worked on at once, so that no second matrix of scores is made.
-CHUNK = 2**15
 
 
 def scores_and_distances(X: Operator, V: Array) -> tuple[Array, Array]:
@@ -50,7 +47,7 @@ def scores_and_distances(X: Operator, V: Array) -> tuple[Array, Array]:
         return Y, orthogonal_distance(X.row_norms(), Y)
 
     def part(rows: slice, block: Any) -> Array:
-        Y, size = block @ V, row_norms(block)
+        Y, size = multiply(block, V), row_norms(block)
         distance = orthogonal_distance(size, Y)
         xp = namespace(Y)
         small = distance < SMALL * size
@@ -156,12 +153,7 @@ class RowDistances:
     def measured(self) -> Measured:
         """Return at most ROWS rows beside the subspace, most of which the start has not seen."""
         scores, residuals = host_sample(self.scores), host_sample(self.orthogonal)
-        if self.weights is None:
-            count = len(scores)
-            chosen = np.linspace(0, count, min(count, ROWS), endpoint=False).astype(int)
-        else:
-            weights = host_sample(self.weights).astype(float)
-            chosen = by_weight(weights, ROWS, np.random.default_rng(0))
+        chosen = compared_rows(len(scores), self.weights)
         scores, residuals = (a[chosen].astype(float) for a in (scores, residuals))
         return Measured(residuals, scores, np.hypot(residuals, row_norms(scores)))
 
@@ -169,6 +161,13 @@ class RowDistances:
     def flat(self) -> bool:
         """Whether no row leaves the subspace, so that orthogonal distances say nothing."""
         return bool((self.good(math.inf) == self.good(self.floor)).all())
+
+
+def compared_rows(count: int, weights: Array | None) -> np.ndarray:
+    """Return the rows on the host, ROWS of them at most, by which subspaces are compared."""
+    if weights is None:
+        return np.linspace(0, count, min(count, ROWS), endpoint=False).astype(int)
+    return by_weight(host_sample(weights).astype(float), ROWS, np.random.default_rng(0))
 
 
 def rounding(X: Operator, center: np.ndarray, spread: float) -> float:
@@ -201,6 +200,15 @@ def row_distances(
     return RowDistances(center, V, *measured, directions)
 
 
+def measured_beside(
+    X: Operator, center: np.ndarray, V: np.ndarray, weights: Array | None, spread: float, df: int
+) -> Measured:
+    """Return the rows by which subspaces are compared beside one of them, without a pass over all."""
+    if not (X.implicit or X.is_distributed):
+        X, weights = Matrix(X.take(compared_rows(X.shape[0], weights))), None
+    return row_distances(X, center, V, weights, spread, df).measured()
+
+
 def robust_scatter(
     T: np.ndarray, weights: np.ndarray | None, fixed: bool
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -214,15 +222,15 @@ def robust_scatter(
         T, weights = T[weights > 0], weights[weights > 0]
     n, k = T.shape
     mass = np.ones(n) if weights is None else weights
+    some = np.linspace(0, n, min(n, FIRST_ROWS), endpoint=False).astype(int)
+    first, counted = T[some], mass[some]
     # In principal axes of the scores, so that the result does not depend on their basis.
-    mean = np.zeros(k) if fixed else mass @ T / mass.sum()
-    Q = np.linalg.eigh(_scatter(T, mean, mass))[1]
-    T = T @ Q
-    first = np.linspace(0, n, min(n, FIRST_ROWS), endpoint=False).astype(int)
-    Z = np.stack([repeated(t, None if weights is None else mass[first]) for t in T[first].T])
+    mean = np.zeros(k) if fixed else counted @ first / counted.sum()
+    Q = np.linalg.eigh(((first - mean).T * counted) @ (first - mean))[1]
+    Z = np.stack([repeated(t, None if weights is None else counted) for t in (first @ Q).T])
     location, scale = location_scale(Z, Z.shape[1] // 2 + 1)
-    location = np.zeros(k) if fixed else location
-    covariance = np.diag(scale**2)
+    location = np.zeros(k) if fixed else Q @ location
+    covariance = (Q * scale**2) @ Q.T
     cut = chi2_quantile(INNER, k)
     factor = INNER / float(chdtr(k + 2, cut))
     for _ in range(2 if n >= 5 * k else 0):
@@ -235,29 +243,22 @@ def robust_scatter(
         if total <= 2 * k:
             break
         location = location if fixed else inner @ T / total
-        covariance = factor * _scatter(T, location, inner) / total
-    return Q @ location, Q @ covariance @ Q.T
-
-
-def _scatter(T: np.ndarray, location: np.ndarray, mass: np.ndarray) -> np.ndarray:
-    """Return ``sum_i m_i (t_i - location)(t_i - location)^T``."""
-    total = np.zeros((T.shape[1], T.shape[1]))
-    for start in range(0, len(T), CHUNK):
-        centred = T[start : start + CHUNK] - location
-        total += (centred.T * mass[start : start + CHUNK]) @ centred
-    return total
+        covariance = factor * Shifted(Matrix(T), location[:, None]).gram(inner) / total
+    return location, covariance
 
 
 def squared_distances(T: np.ndarray, location: np.ndarray, covariance: np.ndarray) -> np.ndarray:
     """Return ``(t - location)^T C^+ (t - location)`` for each row, without directions of variance 0."""
     values, P = np.linalg.eigh(covariance)
     varying = values > max(values[-1], 0.0) * 1e-12
-    distance2 = np.zeros(len(T))
-    with np.errstate(over="ignore"):
-        for start in range(0, len(T), CHUNK):
-            along = (T[start : start + CHUNK].astype(float) - location) @ P[:, varying]
-            distance2[start : start + CHUNK] = ((along / np.sqrt(values[varying])) ** 2).sum(axis=1)
-    return distance2
+    P = P[:, varying] / np.sqrt(values[varying])
+
+    def part(rows: slice, block: np.ndarray) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            along = (block - location) @ P
+            return np.linalg.vecdot(along, along)
+
+    return Matrix(T).map_rows(part)
 
 
 @dataclass(frozen=True)

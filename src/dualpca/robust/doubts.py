@@ -7,6 +7,7 @@ import math
 import numpy as np
 from scipy.special import chdtrc
 
+from ..operators import Matrix
 from .fit import RobustFit
 from .starts import DISAGREE, Start
 
@@ -58,9 +59,10 @@ def one_sidedness(scores: np.ndarray, weights: np.ndarray | None = None) -> tupl
 def whitened_scores(fit: RobustFit) -> np.ndarray:
     """Return the scores of the rows on the host along the components, in units of their deviations."""
     rows, parts = fit.rows, fit.components
-    T = (rows.on_host[0] - (parts.center - rows.center) @ rows.V) @ (rows.V.T @ parts.V)
     varying = parts.variances > 1e-12 * parts.variances.max()
-    return T[:, varying] / np.sqrt(parts.variances[varying])
+    P = (rows.V.T @ parts.V[:, varying]) / np.sqrt(parts.variances[varying])
+    shift = (parts.center - rows.center) @ rows.V
+    return Matrix(rows.on_host[0]).matmul(P) - shift @ P
 
 
 def doubt_of_half(share: float) -> str | None:

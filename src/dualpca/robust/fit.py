@@ -33,11 +33,12 @@ from ..progress import phase, stopped
 from ..solvers import IRLS, Anderson
 from ..solvers.solve import as_solver
 from ..solvers.subspace import principal_axes, solve_quietly
-from .choice import clearly_better, freedom
+from .choice import Measured, clearly_better, freedom
 from .distances import (
     RobustComponents,
     RowDistances,
     leading_components,
+    measured_beside,
     robust_components,
     row_distances,
 )
@@ -147,10 +148,12 @@ def fit_robust(
     moved = center if shift is None else center + coordinates(shift)[:, 0]
     # Where all rows that count are the centre, any V fits them, and an implicit W has no columns.
     df = freedom(sample.rows, s)
-    rows = row_distances(X, moved, coordinates(W) if W.shape[1] else V, weights, spread, df)
+    given = weights, spread, df
+    rows = row_distances(X, moved, coordinates(W) if W.shape[1] else V, *given)
     if start.compared and options.refit and W.shape[1]:
-        before = row_distances(X, center, V, weights, spread, df)
-        rows = better_of(before, rows, start.agreement < DISAGREE, df)
+        before = measured_beside(X, center, V, *given)
+        if start_stands(before, rows.measured(), start.agreement < DISAGREE, df):
+            rows = row_distances(X, center, V, *given)
     by_row, refitted = row_weights(loss, rows, scales, epsilon), False
     if options.refit and not rows.flat:
         seed = int(rng.integers(2**31))
@@ -175,16 +178,15 @@ def fit_robust(
     return RobustFit(components, rows, by_row, loss, *way)
 
 
-def better_of(start: RowDistances, dca: RowDistances, doubtful: bool, df: int) -> RowDistances:
-    """Return the distances from the start or from DCA's subspace, whichever is to be kept.
+def start_stands(before: Measured, after: Measured, doubtful: bool, df: int) -> bool:
+    """Return whether the start is to be kept instead of DCA's subspace.
 
     DCA may leave a good start for rows that fit exactly. Where it is ``doubtful`` which rows are good,
     DCA has to be clearly better than the start; else it must not be clearly worse.
     """
-    before, after = start.measured(), dca.measured()
     if doubtful:
-        return dca if clearly_better(after, before, df) else start
-    return start if clearly_better(before, after, df) else dca
+        return not clearly_better(after, before, df)
+    return clearly_better(before, after, df)
 
 
 def _solver(solver: Any, s: int, X: Operator) -> Any:
@@ -231,10 +233,10 @@ def fit_rows(
 ) -> tuple[Array | None, Array, Array | None, float, float, int]:
     """Minimise ``sum_i m_i rho(a_i ||(I - W W^T)(x_i - c)||)`` over W, and over c where ``joint``.
 
-    The rows of X are centred at the start; ``a_i`` is 1, or 1 over their norm. In turns, DCA
-    finds W with c fixed (Algorithm 5; 6 for "dual" or a kernel), and c becomes the mean of the
-    rows by their weights, which lowers the objective too; until c stays. Return the shift of c (None
-    if it stays), W, the scales a of rows, epsilon, the residual and the number of iterations.
+    The rows of X are centred at the start; ``a_i`` is 1, or 1 over their norm. In turns, c becomes the
+    mean of the rows by their weights, and DCA finds W with c fixed (Algorithm 5; 6 for "dual" or a
+    kernel), which both lower the objective; until c stays. Return the shift of c (None if it is not
+    fitted), W, the scales a of rows, epsilon, the residual and the number of iterations.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # an infinite norm is refused
         norms = X.row_norms()
@@ -242,19 +244,26 @@ def fit_rows(
     bounded = options.normalize and largest(norms) < math.inf
     check_energy(spread * spread if bounded else energy_of(norms), X)
     scales = X.persist_rows(row_scales(norms, spread))[0] if options.normalize else None
-    shift: Array | None = None
-    iterations = 0
-    for _ in range(ROUNDS):
+
+    def problem_at(shift: Array | None) -> DCProblem:
         view = X if shift is None else Centered(X, shift)
         rows = view if scales is None else Weighted(view, scales)
-        epsilon = row_epsilon(rows.row_norms(), loss)
-        problem = robust(rows, epsilon, loss, mass)
+        return robust(rows, row_epsilon(rows.row_norms(), loss), loss, mass)
+
+    def has_moved(move: Array) -> bool:
+        return norm(move - W @ cross(W, move)) > options.tol * spread
+
+    shift, problem, iterations = None, problem_at(None), 0
+    # The start has seen a sample: with the centre of all rows one round is often enough.
+    if joint and has_moved(move := weighted_mean(problem, scales, W)):
+        shift, problem = move, problem_at(move)
+    for _ in range(ROUNDS):
         left = {"tol": options.tol, "max_iter": max(1, options.max_iter - iterations)}
         if isinstance(solver, str):
-            kernel = Kernel.linear(rows)
-            dual, W0 = replace(problem, X=kernel), kernel.rmatmul(rows @ W)
+            kernel = Kernel.linear(problem.X)
+            dual, W0 = replace(problem, X=kernel), kernel.rmatmul(problem.X @ W)
             result = solve_quietly(dual, as_solver("dca"), W0=W0, **left)
-            W = rows.rmatmul(result.W.coefficients)
+            W = problem.X.rmatmul(result.W.coefficients)
         else:
             most = min(CYCLE, left["max_iter"]) if isinstance(solver, IRLS) else left["max_iter"]
             result = solve_quietly(problem, solver, W0=W, tol=options.tol, max_iter=most)
@@ -268,8 +277,10 @@ def fit_rows(
             break
         move = weighted_mean(problem, scales, W)
         shift = move if shift is None else shift + move
-        if norm(move - W @ cross(W, move)) <= options.tol * spread:
+        if not has_moved(move):
             break
+        problem = problem_at(shift)
+    epsilon = row_epsilon(problem.X.row_norms(), loss)
     return shift, W, scales, epsilon, result.residual, iterations
 
 
