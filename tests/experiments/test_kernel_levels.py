@@ -18,8 +18,10 @@ def test_levels_beside_kernel_pca_on_digits():
         assert 0 < first <= level <= 100, name
         assert 0 < last <= 100, name
         assert first <= both[1] + 1e-6, name  # kernel PCA holds the most
-    text = deep_kernel.table(X, y, 100, 2, (4, 2))
-    assert text.count("\n") == 1 + len(found)
+    for seeds, landmarks in ((2, None), (1, 30)):
+        text = deep_kernel.table(X, y, 100, seeds, (4, 2), landmarks)
+        assert text.count("\n") == 1 + len(found)
+        assert ("(" in text) == (seeds > 1)
 
 
 def test_draws_of_rows_do_not_overlap():
