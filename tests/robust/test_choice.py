@@ -88,20 +88,23 @@ def test_rows_on_a_line_are_narrow_and_others_are_not():
 
 def test_peeling_finds_what_the_line_hides():
     X, V, wrong = rows("line")
-    start = peeled(X, Start("wrong", np.zeros(D), wrong), None, np.random.default_rng(0))
+    rng, center = np.random.default_rng(0), np.zeros(D)
+    start = peeled(X, Start("wrong", center, wrong), measure(X, center, wrong), None, rng)
     assert start.name == "wrong, peeled"
     assert sine(start.W, V) < 0.1
     clean = Matrix(X.data[BAD:])
-    assert peeled(clean, Start("right", np.zeros(D), V), None, np.random.default_rng(0)) is None
+    assert peeled(clean, Start("right", center, V), measure(clean, center, V), None, rng) is None
 
 
 def test_splitting_finds_one_of_two_groups():
     X, V, wrong = rows("beside")
-    start = split(X, Start("wrong", X.data.mean(axis=0), wrong), None)
+    center = X.data.mean(axis=0)
+    start = split(X, Start("wrong", center, wrong), measure(X, center, wrong), None)
     assert start.name == "wrong, split"
     assert sine(start.W, V) < 0.1
     clean = Matrix(X.data[BAD:])
-    assert split(clean, Start("right", np.zeros(D), V), None) is None
+    right = Start("right", np.zeros(D), V)
+    assert split(clean, right, measure(clean, right.center, V), None) is None
 
 
 def test_what_a_sharp_subspace_does_not_hold_are_outliers():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -54,7 +55,7 @@ FEW_AXES, COUNTED = 1.5, 0.8
 LITTLE, FAR = 0.8, 2.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Measured:
     """Rows beside a subspace: distances from it, scores within it, and distances from its centre."""
 
@@ -62,23 +63,35 @@ class Measured:
     scores: np.ndarray
     sizes: np.ndarray
 
+    @cached_property
+    def _nearest(self) -> dict[int, np.ndarray]:
+        return {}
+
+    @cached_property
+    def _along(self) -> dict[int, np.ndarray]:
+        return {}
+
     def level(self, h: int) -> float:
         """Return the h-th smallest residual."""
-        return float(np.partition(self.residuals, h - 1)[h - 1])
+        return float(self.residuals[self.nearest(h)].max())
 
     def nearest(self, h: int) -> np.ndarray:
         """Return the indices of the h rows of smallest residual."""
-        return np.argpartition(self.residuals, h - 1)[:h]
+        if h not in self._nearest:
+            self._nearest[h] = np.argpartition(self.residuals, h - 1)[:h]
+        return self._nearest[h]
 
     def varying(self, h: int, noise: float) -> np.ndarray:
         """Return for each row along which axes it varies by more than ``noise``.
 
         The axes are the principal ones of the scores of the h nearest rows about their median.
         """
-        near = self.scores[self.nearest(h)]
-        middle = np.median(near, axis=0)
-        axes = np.linalg.eigh((near - middle).T @ (near - middle))[1]
-        return np.abs((self.scores - middle) @ axes) > noise
+        if h not in self._along:
+            near = self.scores[self.nearest(h)]
+            middle = np.median(near, axis=0)
+            axes = np.linalg.eigh((near - middle).T @ (near - middle))[1]
+            self._along[h] = np.abs((self.scores - middle) @ axes)
+        return self._along[h] > noise
 
 
 def measure(X: Operator, center: np.ndarray, W: np.ndarray) -> Measured:

@@ -150,8 +150,9 @@ class RowDistances:
         good = self.on_host[1] <= limit
         return good if self.counted is None else good & self.counted
 
+    @cached_property
     def measured(self) -> Measured:
-        """Return at most ROWS rows beside the subspace, most of which the start has not seen."""
+        """At most ROWS rows beside the subspace, most of which the start has not seen."""
         scores, residuals = host_sample(self.scores), host_sample(self.orthogonal)
         chosen = compared_rows(len(scores), self.weights)
         scores, residuals = (a[chosen].astype(float) for a in (scores, residuals))
@@ -206,7 +207,7 @@ def measured_beside(
     """Return the rows by which subspaces are compared beside one of them, without a pass over all."""
     if not (X.implicit or X.is_distributed):
         X, weights = Matrix(X.take(compared_rows(X.shape[0], weights))), None
-    return row_distances(X, center, V, weights, spread, df).measured()
+    return row_distances(X, center, V, weights, spread, df).measured
 
 
 def robust_scatter(

@@ -152,14 +152,14 @@ def fit_robust(
     rows = row_distances(X, moved, coordinates(W) if W.shape[1] else V, *given)
     if start.compared and options.refit and W.shape[1]:
         before = measured_beside(X, center, V, *given)
-        if start_stands(before, rows.measured(), start.agreement < DISAGREE, df):
+        if start_stands(before, rows.measured, start.agreement < DISAGREE, df):
             rows = row_distances(X, center, V, *given)
     by_row, refitted = row_weights(loss, rows, scales, epsilon), False
     if options.refit and not rows.flat:
         seed = int(rng.integers(2**31))
         candidate = refit(X, rows, s, options, sample.fixed, spread, seed)
         refitted = candidate is not None and not clearly_better(
-            rows.measured(), candidate.measured(), df
+            rows.measured, candidate.measured, df
         )
         rows = candidate if candidate is not None and refitted else rows
     components = robust_components(rows, options.quantile, not joint)

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from ..linalg import eigh, orthonormalize
 from ..operators import Centered, Matrix, Operator, Weighted
 from ..solvers.subspace import principal_axes
-from .choice import choose, clearly_better, freedom, measure, narrow_rows
+from .choice import Measured, choose, clearly_better, freedom, measure, narrow_rows
 from .scale import (
     bulk,
     cutoff,
@@ -145,11 +145,16 @@ def concentrate(X: Operator, start: Start, h: int, fixed: bool) -> Start:
     return replace(start, center=center[:, 0], W=W)
 
 
-def peeled(X: Matrix, start: Start, fixed: np.ndarray | None, rng: Generator) -> Start | None:
-    """Return a start from the rows that are left without narrow ones; None where those are few."""
+def peeled(
+    X: Matrix, start: Start, rows: Measured, fixed: np.ndarray | None, rng: Generator
+) -> Start | None:
+    """Return a start from the rows that are left without narrow ones; None where those are few.
+
+    ``rows`` are those of X beside the start.
+    """
     n, s = X.shape[0], start.W.shape[1]
     h = half(n, s)
-    drop = narrow_rows(measure(X, start.center, start.W), h, freedom(X, s))
+    drop = narrow_rows(rows, h, freedom(X, s))
     left = n - int(drop.sum())
     if n - left < PEELED * n or left < max(LEFT * n, 2 * (s + 1)):
         return None
@@ -161,14 +166,14 @@ def peeled(X: Matrix, start: Start, fixed: np.ndarray | None, rng: Generator) ->
     return replace(new, name=f"{start.name}, peeled")
 
 
-def split(X: Matrix, start: Start, fixed: np.ndarray | None) -> Start | None:
+def split(X: Matrix, start: Start, rows: Measured, fixed: np.ndarray | None) -> Start | None:
     """Return a start from the larger of two groups that scores fall into; None where they do not.
 
     Groups side by side look like one more component. They show in the direction along which the scores
     have the least kurtosis (Pena and Prieto 2001).
     """
     n, s = X.shape[0], start.W.shape[1]
-    h, rows = half(n, s), measure(X, start.center, start.W)
+    h = half(n, s)
     near = np.flatnonzero(rows.residuals <= 2 * rows.level(h))
     Y = rows.scores[near] - rows.scores[near].mean(axis=0)
     values, axes = eigh(Y.T @ Y / len(Y))
@@ -211,10 +216,15 @@ def best_start(X: Matrix, init: Any, s: int, fixed: np.ndarray | None, rng: Gene
         return starts[0]
     first = [start for start in starts if start.name == "stahel_donoho"]
     near = [concentrate(X, start, h, fixed is not None) for start in starts]
-    found = [*first, *near, *filter(None, (peeled(X, start, fixed, rng) for start in near))]
-    found += filter(None, (split(X, start, fixed) for start in near))
-    found += [start for start in starts if start.name != "stahel_donoho"]
-    measured = [measure(X, start.center, start.W) for start in found]
+    beside = [measure(X, start.center, start.W) for start in near]
+    pairs = list(zip(near, beside, strict=True))
+    others = [peeled(X, start, rows, fixed, rng) for start, rows in pairs]
+    others += [split(X, start, rows, fixed) for start, rows in pairs]
+    others += [start for start in starts if start.name != "stahel_donoho"]
+    last = [start for start in others if start is not None]
+    found = [*first, *near, *last]
+    before, after = ([measure(X, start.center, start.W) for start in a] for a in (first, last))
+    measured = [*before, *beside, *after]
     k, reach = choose(measured, freedom(X, s))
     best, mine = found[k], np.zeros(n, dtype=bool)
     mine[measured[k].nearest(h)] = True
