@@ -10,8 +10,9 @@ from dualpca import PCA, as_operator, native_available
 from dualpca.operators import Weighted, centered
 from dualpca.operators.matrix import THREADED, row_parts
 from dualpca.operators.row_blocks import RowBlocked
+from dualpca.solvers.spectral.costs import LOOSE
 from dualpca.solvers.spectral.direct import growth
-from dualpca.solvers.spectral.krylov import LOOSE, MIXED_TOL, Krylov, mixed_scale
+from dualpca.solvers.spectral.krylov import MIXED_TOL, Krylov, mixed_scale
 from dualpca.solvers.subspace import choose, costs
 
 NAMES = [*spectra(), "gaussian"]

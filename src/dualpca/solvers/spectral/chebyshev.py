@@ -18,7 +18,7 @@ from ... import progress
 from ..._memory import ensure, itemsize
 from ...linalg import Array, standard_normal
 from ...operators import Operator
-from . import base
+from . import costs
 from .base import SpectralSolver, is_explicit_on_gpu, narrow_side
 from .certificate import ROUNDING_RISE, Certificate
 from .krylov import mixed_scale
@@ -128,8 +128,8 @@ class Chebyshev(SpectralSolver):
             return math.inf
         (N, d), width = X.shape, 4 if X.precision == "float32" else 8
         passes = 4 + 4 * math.log10(1 / min(max(tol, 1e-16), 0.1))
-        sweep = 2 * N * d * max(width / base.GPU_BYTES, 2 * columns(s, min(N, d)) / base.GPU_TF32)
-        return base.GPU_FIT + passes * (sweep + base.GPU_STEP + X.read_seconds)
+        sweep = 2 * N * d * max(width / costs.GPU_BYTES, 2 * columns(s, min(N, d)) / costs.GPU_TF32)
+        return costs.GPU_FIT + passes * (sweep + costs.GPU_STEP + X.read_seconds)
 
 
 def _iterate(

@@ -23,10 +23,11 @@ from ...linalg import (
 from ...operators import Operator, from_gram
 from ...operators.block_ops import one_blas_thread
 from ...progress import phase
-from . import base
-from .base import SpectralSolver, eigh_seconds, is_explicit_on_gpu
+from . import costs
+from .base import SpectralSolver, is_explicit_on_gpu
 from .certificate import Certificate, rounding_floor
-from .krylov import LOOSE, Krylov, expected_steps, step_seconds, wide_block
+from .costs import LOOSE, eigh_seconds, expected_steps, step_seconds, wide_block
+from .krylov import Krylov
 from .lanczos import BLOCK
 from .ritz import (
     Ritz,
@@ -99,15 +100,15 @@ class Gram(SpectralSolver):
         if X.T.implicit or (X.read_seconds and d > N):
             return math.inf
         if is_explicit_on_gpu(X):
-            product = base.GPU_FIT + 2 * N * d * n / base.GPU_SQUARE
-            return product + base.GPU_LAUNCH * n + base.GPU_EIGH * n**3 + X.read_seconds
-        product = 2 * N * d * n / (base.SQUARE if takes_single(X, tol) else base.SQUARE * 0.5)
+            product = costs.GPU_FIT + 2 * N * d * n / costs.GPU_SQUARE
+            return product + costs.GPU_LAUNCH * n + costs.GPU_EIGH * n**3 + X.read_seconds
+        product = 2 * N * d * n / (costs.SQUARE if takes_single(X, tol) else costs.SQUARE * 0.5)
         if X.entries < N * d:
-            product = base.SPARSE_SQUARE * X.entries**2 / max(N, d)
+            product = costs.SPARSE_SQUARE * X.entries**2 / max(N, d)
         eigen = eigh_seconds(n, s)
         if n >= KRYLOV_SIDE and s <= KRYLOV_SHARE * n:
             steps, b = expected_steps(n, s, krylov_aim(tol)), max(BLOCK, wide_block(s, tol))
-            thin = base.THIN if X.uses_kernels else base.NUMPY_THIN
+            thin = costs.THIN if X.uses_kernels else costs.NUMPY_THIN
             thin *= 1.0 if X.precision == "float32" else 0.5
             eigen = step_seconds(steps, n) + steps * n * n * b / thin
         return product + eigen + X.read_seconds

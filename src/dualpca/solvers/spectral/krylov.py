@@ -16,8 +16,9 @@ from ..._memory import SMALL, available, ensure, itemsize
 from ...linalg import Array, norm, on_gpu
 from ...operators import Operator
 from ...progress import phase, report_step, stopped
-from .base import EIGH, SpectralSolver, is_explicit_on_gpu, narrow_side, sweep_seconds
+from .base import SpectralSolver, is_explicit_on_gpu, narrow_side
 from .certificate import FAILURE, ROUNDING_RISE, Certificate, leading_ceilings
+from .costs import expected_steps, step_seconds, sweep_seconds, wide_block
 from .lanczos import BLOCK, PATIENCE, Lanczos, block_of, energy_at_most, look_beyond
 from .ritz import (
     FEW_SIDE,
@@ -32,9 +33,6 @@ from .ritz import (
 )
 from .sample import is_tall, sampled_axes
 
-#: From this ``tol`` on, blocks of up to WIDEST are a little wider than s: such a run takes few steps.
-LOOSE, WIDEST = 2e-2, 64
-
 #: float32 passes serve float64 data down to this ``tol``; below it most steps are in float64 anyway.
 MIXED_TOL = 1e-8
 
@@ -47,9 +45,6 @@ LOOK_STEPS, START_TOL = 20, 5e-2
 
 #: Columns of a Gaussian start beyond s without which it certifies nothing.
 BEYOND = 4
-
-#: Seconds that a step costs besides the pass and the projected eigenproblems.
-STEP = 1.5e-3
 
 
 @dataclass(frozen=True)
@@ -155,35 +150,11 @@ class Krylov(SpectralSolver):
         return steps * (sweep + X.read_seconds) + step_seconds(steps, n)
 
 
-def wide_block(s: int, tol: float) -> int:
-    """Return the columns of a block a little wider than s, where ``tol`` is loose; else 0."""
-    enough = BLOCK * -(-(s + 4) // BLOCK)
-    return enough if tol >= LOOSE and enough <= WIDEST else 0
-
-
 def mixed_scale(X: Operator, tol: float, energy: float) -> float | None:
     """Return the power of two that brings X near 1 in float32; None where passes stay in float64."""
     if "float64" not in str(X.dtype) or tol < MIXED_TOL or not 0 < energy < math.inf:
         return None
     return 2.0 ** -round((math.log2(energy) - math.log2(math.prod(X.shape))) / 2)
-
-
-def expected_steps(n: int, s: int, tol: float) -> float:
-    """Return the Krylov steps to a certified ``tol`` on a spectrum without a gap, such as a Gaussian's.
-
-    Where ``tol`` is loose the block is wider than s, and such a run needs few.
-    """
-    digits = math.log10(1 / min(max(tol, 1e-16), 0.9))
-    if wide_block(s, tol):
-        # 2, 5, 9, 14 at 0.3, 0.1, 0.03, 0.01, and 3 for the look at the complement.
-        return min(n / BLOCK, 3 + max(1.5, 8 * digits - 2.5))
-    return min(n / BLOCK, 5 + 1.5 * s / BLOCK + 7 * max(digits, 1.0))
-
-
-def step_seconds(steps: float, n: int) -> float:
-    """Return the seconds besides the passes: orthogonalisation, and two or three eigenproblems."""
-    basis = steps * BLOCK
-    return steps * STEP + 3e-12 * n * basis**2 + 2.5 * EIGH * basis**3
 
 
 class _Run:

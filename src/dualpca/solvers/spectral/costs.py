@@ -1,0 +1,77 @@
+"""The rates by which spectral solvers estimate their cost, and the estimates that they share.
+
+A cost counts floating-point operations at the rates below: the geometric mean of two server CPUs, two
+cores each, with OpenBLAS. A faster machine scales all of them alike, so that the choice stays the same.
+docs/performance.md tells how they were measured.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ...operators import Operator
+from .lanczos import BLOCK
+
+#: Operations a second in float32; float64 does half.
+SQUARE = 350e9  # X^T X, counting 2 N d^2 although symmetry halves the work
+THIN, NUMPY_THIN = 110e9, 60e9  # X^T (X W) with 16 columns, by C kernels and by NumPy
+CONVERTED = 0.6  # of the rate in float32, if rows are converted from float64 as they are read
+#: Seconds for each stored entry of a sparse matrix and column, in X^T (X W).
+SPARSE, SCIPY_SPARSE = 0.4e-9, 1.0e-9  # by C kernels and by SciPy
+#: Seconds for each product of two stored entries in a sparse X^T X.
+SPARSE_SQUARE = 4e-9
+#: Seconds for each n^3 of LAPACK's symmetric eigenvectors, all or few of them.
+EIGH, EIGH_FEW = 1.0e-10, 0.4e-10
+
+#: One H200 GPU: operations a second of float32 and of TF32 products, and bytes a second of a TF32 pass.
+GPU_SQUARE, GPU_TF32, GPU_BYTES = 50e12, 280e12, 3.6e12
+#: Seconds of its eigenvectors for each n, which launching them takes, and for each n^3.
+GPU_LAUNCH, GPU_EIGH = 1.3e-5, 1e-12
+#: Seconds that a pass and a fit cost there besides.
+GPU_STEP, GPU_FIT = 4e-4, 4e-3
+
+#: Seconds that a Krylov step costs besides the pass and the projected eigenproblems.
+STEP = 1.5e-3
+
+#: From this ``tol`` on, blocks of up to WIDEST are a little wider than s: such a run takes few steps.
+LOOSE, WIDEST = 2e-2, 64
+
+
+def sweep_seconds(X: Operator, b: int, *, converted: bool) -> float:
+    """Return the seconds of ``X^T (X W)`` with b columns; ``converted`` float64 rows become float32."""
+    (N, d), kernels = X.shape, X.uses_kernels
+    if X.entries < N * d:
+        return (SPARSE if kernels else SCIPY_SPARSE) * X.entries * b
+    rate = THIN if kernels else NUMPY_THIN
+    rate *= 1.0 if X.precision == "float32" else CONVERTED if converted and kernels else 0.5
+    operations = 2 * d * d * b if X.T.implicit else 4 * N * d * b
+    return operations / rate
+
+
+def eigh_seconds(n: int, s: int) -> float:
+    """Return the seconds that LAPACK takes for s eigenvectors of an n x n matrix."""
+    return (EIGH_FEW if n > 1000 and s < n else EIGH) * n**3
+
+
+def wide_block(s: int, tol: float) -> int:
+    """Return the columns of a block a little wider than s, where ``tol`` is loose; else 0."""
+    enough = BLOCK * -(-(s + 4) // BLOCK)
+    return enough if tol >= LOOSE and enough <= WIDEST else 0
+
+
+def expected_steps(n: int, s: int, tol: float) -> float:
+    """Return the Krylov steps to a certified ``tol`` on a spectrum without a gap, such as a Gaussian's.
+
+    Where ``tol`` is loose the block is wider than s, and such a run needs few.
+    """
+    digits = math.log10(1 / min(max(tol, 1e-16), 0.9))
+    if wide_block(s, tol):
+        # 2, 5, 9, 14 at 0.3, 0.1, 0.03, 0.01, and 3 for the look at the complement.
+        return min(n / BLOCK, 3 + max(1.5, 8 * digits - 2.5))
+    return min(n / BLOCK, 5 + 1.5 * s / BLOCK + 7 * max(digits, 1.0))
+
+
+def step_seconds(steps: float, n: int) -> float:
+    """Return the seconds besides the passes: orthogonalisation, and two or three eigenproblems."""
+    basis = steps * BLOCK
+    return steps * STEP + 3e-12 * n * basis**2 + 2.5 * EIGH * basis**3
