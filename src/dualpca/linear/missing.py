@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from ..linalg import Array, asarray_like, fix_signs, namespace, norm, to_numpy, total
+from ..linalg import Array, asarray_like, eigh, fix_signs, namespace, norm, to_numpy, total
 from ..operators import Operator, RowMap, as_operator, from_gram
 from ..operators.block_ops import GRAM_FACTOR, as_float64, dense, stack, take
 from ..progress import report_step
 from ..solvers.dca import Past
 from ..solvers.spectral import Gram
-from ..solvers.spectral.ritz import Ritz, SubspaceResult
+from ..solvers.spectral.ritz import FEW_SIDE, Ritz, SubspaceResult
 from .decomposition import Decomposition
 from .incremental import GRAM_FEATURES
 from .selection import Selection
@@ -128,24 +128,45 @@ class Completed(RowMap):
 
 @dataclass(frozen=True, eq=False)
 class CompletedPCA:
-    """The PCA of a completed table: its centre, s + 1 Ritz pairs of its scatter, energy and mass."""
+    """The PCA of a completed table: its centre, and s + 1 Ritz pairs of its scatter, energy and mass.
+
+    ``rows`` are the completed ones about their centre, or an operator of which only the ``scatter``
+    ``X^T X`` is known.
+    """
 
     center: np.ndarray
-    result: SubspaceResult
+    rows: Operator
+    scatter: Array | None
     energy: float
     mass: float
     s: int
+    seed: int
+
+    @cached_property
+    def result(self) -> SubspaceResult:
+        """The s + 1 leading components with their certificate, or all."""
+        # The turns decide on the accuracy; within each the components are exact.
+        return Gram()(self.rows, min(self.s + 1, *self.rows.shape), tol=1e-12, seed=self.seed)
+
+    @cached_property
+    def _pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """Leading eigenvalues of the scatter, and their vectors: those of ``result``, unsigned."""
+        S = self.scatter
+        if S is not None and S.shape[0] <= FEW_SIDE:  # a certificate takes longer than LAPACK
+            theta, V = eigh(to_numpy(S))
+            return np.clip(theta[: self.s + 1], 0.0, None), V[:, : self.s + 1]
+        ritz = self.result.ritz
+        return to_numpy(ritz.theta).astype(float), to_numpy(ritz.V).astype(float)
 
     @cached_property
     def variances(self) -> np.ndarray:
         """Those of s + 1 components, or all."""
-        return to_numpy(self.result.ritz.theta).astype(float) / self.mass
+        return self._pairs[0] / self.mass
 
     @property
     def state(self) -> np.ndarray:
         """``[c, V Diag(lambda)^{1/2}]`` of the s components."""
-        V = to_numpy(self.result.ritz.V).astype(float)[:, : self.s]
-        root = V * np.sqrt(np.clip(self.variances[: self.s], 0.0, None))
+        root = self._pairs[1][:, : self.s] * np.sqrt(np.clip(self.variances[: self.s], 0.0, None))
         return np.concatenate([self.center[:, None], root], axis=1)
 
     @property
@@ -174,7 +195,7 @@ def pca_of_completed(
         other = Y if weights is None else Y * as_float64(weights[rows])[:, None]
         return Y.T @ other, namespace(Y).sum(other, axis=0)
 
-    H: Operator
+    S, H = None, X
     if d <= min(N, GRAM_FEATURES):
         S, sums = X.sum_blocks(part, GRAM_FACTOR)
         shift = sums * (center / mass)
@@ -188,9 +209,7 @@ def pca_of_completed(
         shift = (w @ Y) * (center / mass)
         Y = (Y - shift) * xp.sqrt(w)[:, None]
         H, energy = as_operator(Y), norm(Y) ** 2
-    # The turns decide on the accuracy; within each the components are exact.
-    result = Gram()(H, min(s + 1, *H.shape), tol=1e-12, seed=seed)
-    return CompletedPCA(origin + to_numpy(shift).astype(float), result, energy, mass, s)
+    return CompletedPCA(origin + to_numpy(shift).astype(float), H, S, energy, mass, s, seed)
 
 
 @dataclass(frozen=True, eq=False)
