@@ -85,6 +85,25 @@ def test_layouts_of_the_factors_and_of_rows(monkeypatch):
 
 @needs_kernels
 @pytest.mark.parametrize("dtype", TYPES)
+def test_many_columns_are_multiplied_some_at_a_time(monkeypatch, dtype):
+    monkeypatch.setattr(native, "MANY", 30)
+    monkeypatch.setattr(native, "COLUMNS", 16)
+    monkeypatch.setattr(native, "LEAST", 0)
+    monkeypatch.setattr(native, "SUMS", 0)
+    rng = np.random.default_rng(4)
+    X, H = rng.standard_normal((25, 90)).astype(dtype), rng.standard_normal((25, 9)).astype(dtype)
+    c = rng.standard_normal(90)
+    assert native.takes(native.RMATMUL, X, H)
+    assert not native.takes(native.SWEEP, X, X[:9].T)
+    for count in (1, 3):
+        close(native.multiply(native.RMATMUL, X, H, count), native.RMATMUL, X, H, dtype)
+        rounded = (0.5 * (X.astype(float) - c)).astype(dtype)
+        found = native.multiply(native.RMATMUL, X, H, count, center=c, scale=0.5)
+        close(found, native.RMATMUL, rounded, H, dtype)
+
+
+@needs_kernels
+@pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 def test_sparse_products(instructions, dtype, index):
     rng = np.random.default_rng(2)
