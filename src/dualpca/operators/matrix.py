@@ -139,8 +139,8 @@ class Matrix(RowBlocked):
         count = threads()
 
         def alone(context: Any, part: tuple[slice, Any]) -> Any:
-            with one_thread():
-                return context.run(f, *part)  # such as what NumPy ignores
+            with one_thread():  # np.errstate is part of the context
+                return context.run(f, *part)
 
         with one_blas_thread(), ThreadPoolExecutor(count) as pool:
             for i in range(0, len(parts), count):
