@@ -209,8 +209,8 @@ def _rbf(X: Any, Y: Any, gamma: float, origin: np.ndarray | None, n_jobs: int | 
                 size = a2[:, None] + b2
                 least = np.clip(D - 32 * info.eps * size, 0, longest)
                 refine_distances(D, A, B, gamma * size * np.exp(-gamma * least) > limit)
-        if same:
-            low, high = max(r.start, c.start), min(r.stop, c.stop)
+        low, high = max(r.start, c.start), min(r.stop, c.stop)
+        if same and low < high:
             Q = D[low - r.start : high - r.start, low - c.start : high - c.start]
             Q[...] = (Q + Q.T) / 2
             np.fill_diagonal(Q, 0)
