@@ -1,6 +1,6 @@
 """How often each method finds the true number of components.
 
-``python -m experiments.components [--repeats 20] [--cv-repeats 5] [--out results]`` draws tables with
+``python -m experiments.components [--repeats 20] [--cv-repeats 20] [--out results]`` draws tables with
 three spikes above unit noise, asks every method of :func:`dualpca.n_components`, and
 :class:`dualpca.RobustPCA` where rows are ruined, and writes ``components.md``.
 """
@@ -80,7 +80,7 @@ def main() -> None:
     """Write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--cv-repeats", type=int, default=5)
+    parser.add_argument("--cv-repeats", type=int, default=20)
     parser.add_argument("--out", type=Path, default=Path("results"))
     options = parser.parse_args()
     lines = ["| data | shape | " + " | ".join(METHODS) + " |", "|---" * (len(METHODS) + 2) + "|"]
