@@ -14,6 +14,7 @@ from dualpca.robust.choice import (
     measure,
     narrow_rows,
     standings,
+    start_stands,
 )
 from dualpca.robust.scale import half
 from dualpca.robust.starts import Start, best_start, peeled, reweighted, split
@@ -124,6 +125,17 @@ def test_what_a_sharp_subspace_does_not_hold_are_outliers():
     gradual = Measured(np.where(place < 140, true.residuals, 1.6), scores, true.sizes)
     gradual.residuals[190:] = 30.0
     assert not standings([gradual, false], 40)[0].sharp
+
+
+def test_a_start_stands_where_dca_is_worse_and_where_rows_are_in_doubt():
+    rng = np.random.default_rng(0)
+    scores, place = rng.standard_normal((200, 4)), np.arange(200)
+    near = Measured(np.where(place < 150, 1.0, 30.0), scores, 30 + 0 * place)
+    far = Measured(np.where(place < 150, 3.0, 30.0), scores, 30 + 0 * place)
+    for doubtful in (False, True):
+        assert start_stands(near, far, doubtful, 40)
+        assert not start_stands(far, near, doubtful, 40)
+        assert start_stands(near, near, doubtful, 40) == doubtful
 
 
 def test_where_scores_are_noise_the_subspace_that_holds_more_rows_is_taken():

@@ -128,11 +128,7 @@ class Completed(RowMap):
 
 @dataclass(frozen=True, eq=False)
 class CompletedPCA:
-    """The PCA of a completed table: its centre, and s + 1 Ritz pairs of its scatter, energy and mass.
-
-    ``rows`` are the completed ones about their centre, or an operator of which only the ``scatter``
-    ``X^T X`` is known.
-    """
+    """The PCA of a completed table, of ``rows`` about its centre or of their ``scatter`` alone."""
 
     center: np.ndarray
     rows: Operator

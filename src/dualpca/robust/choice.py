@@ -207,6 +207,17 @@ def clearly_better(new: Measured, old: Measured, df: int) -> bool:
     return choose([old, new], df, more=GUARD)[0] == 1
 
 
+def start_stands(before: Measured, after: Measured, doubtful: bool, df: int) -> bool:
+    """Return whether the start is to be kept instead of DCA's subspace.
+
+    DCA may leave a good start for rows that fit exactly. Where it is ``doubtful`` which rows are good,
+    DCA has to be clearly better than the start; else it must not be clearly worse.
+    """
+    if doubtful:
+        return not clearly_better(after, before, df)
+    return clearly_better(before, after, df)
+
+
 def narrow_rows(rows: Measured, h: int, df: int) -> np.ndarray:
     """Return which rows are near and vary along at most half of the axes, as on a line."""
     varying = rows.varying(h, noise_level([rows], h, df))

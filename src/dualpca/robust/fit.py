@@ -33,7 +33,7 @@ from ..progress import phase, stopped
 from ..solvers import IRLS, Anderson
 from ..solvers.solve import as_solver
 from ..solvers.subspace import principal_axes, solve_quietly
-from .choice import Measured, clearly_better, freedom
+from .choice import clearly_better, freedom, start_stands
 from .distances import (
     RobustComponents,
     RowDistances,
@@ -176,17 +176,6 @@ def fit_robust(
     beside = max(sample.rows.shape[1] - components.V.shape[1], 0)
     way = start, residual, iterations, refitted, beside, selection
     return RobustFit(components, rows, by_row, loss, *way)
-
-
-def start_stands(before: Measured, after: Measured, doubtful: bool, df: int) -> bool:
-    """Return whether the start is to be kept instead of DCA's subspace.
-
-    DCA may leave a good start for rows that fit exactly. Where it is ``doubtful`` which rows are good,
-    DCA has to be clearly better than the start; else it must not be clearly worse.
-    """
-    if doubtful:
-        return not clearly_better(after, before, df)
-    return clearly_better(before, after, df)
 
 
 def _solver(solver: Any, s: int, X: Operator) -> Any:
