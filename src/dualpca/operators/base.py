@@ -248,9 +248,9 @@ class Operator(ABC):
     def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
         """Return ``X^T X``, or ``X^T Diag(weights) X``, a dense matrix: for few columns.
 
-        Squaring costs half the digits, so that the products of rows are in float64 also where the
-        data is float32. ``single`` asks for float32, which is twice as fast and off by about eps of
-        the trace; the products of sparse rows stay in float64.
+        No weight is negative. Squaring costs half the digits, so that the products of rows are in float64
+        also where the data is float32. ``single`` asks for float32, which is twice as fast and off by
+        about eps of the trace; the products of sparse rows stay in float64.
         """
         self._ensure_square(self.shape[1])
         columns = (Y if weights is None else weights[:, None] * Y for Y in self._columns())

@@ -204,7 +204,7 @@ def row_distances(
 def measured_beside(
     X: Operator, center: np.ndarray, V: np.ndarray, weights: Array | None, spread: float, df: int
 ) -> Measured:
-    """Return the rows by which subspaces are compared beside one of them, without a pass over all."""
+    """Return the rows by which subspaces are compared, beside one of them: they alone are measured."""
     if not (X.implicit or X.is_distributed):
         X, weights = Matrix(X.take(compared_rows(X.shape[0], weights))), None
     return row_distances(X, center, V, weights, spread, df).measured
