@@ -153,6 +153,43 @@ def test_moments(dtype, instructions):
 
 
 @needs_kernels
+@pytest.mark.parametrize("dtype", TYPES)
+def test_gram_matrices(dtype, instructions):
+    """Symmetric to the last bit; rounding grows with the few rows of a panel, not with all rows."""
+    rng = np.random.default_rng(10)
+    for N, d in itertools.product((1, 13, 400), (1, 2, 7, 8, 9, 17, 25, 31, 50, 128)):
+        X = (rng.standard_normal((2 * N, d + 3)) + 1).astype(dtype)[::2, 2 : d + 2]
+        expected, size = exact(native.RMATMUL, X, X)
+        for single, count in ((True, 1), (False, 2), (True, 3)):
+            unit = np.finfo(np.float32 if single else float).eps
+            with at(N=N, d=d, single=single, count=count):
+                S = native.gram(X, count, single=single)
+                assert np.all(np.abs(S - expected) <= 20 * unit * size)
+                assert np.array_equal(S, S.T)
+                assert np.array_equal(S, native.gram(X, count, single=single))
+    X[-1, -1] = np.nan
+    assert np.isnan(native.gram(X, 2, single=True)[-1]).all()
+
+
+@needs_kernels
+def test_gram_matrices_of_few_columns_are_those_of_the_kernels(monkeypatch):
+    rng = np.random.default_rng(11)
+    X = rng.standard_normal((5000, 20)) + 0.1
+    assert native.takes_gram(X)
+    assert not native.takes_gram(np.asfortranarray(X))
+    assert not native.takes_gram(np.ones((3, native.GRAM_COLUMNS + 1)))
+    operator, kernels = centered(as_operator(X)), native.kernels
+    before = operator.passes
+    S, weighted = operator.gram(), operator.gram(np.full(5000, 2.0))
+    assert operator.passes - before == 3  # the weighted one asks for the sum of the rows too
+    monkeypatch.setattr(native, "kernels", None)
+    np.testing.assert_allclose(S, operator.gram(), atol=1e-9)
+    np.testing.assert_allclose(weighted, 2 * S, atol=1e-9)
+    with pytest.raises(ValueError, match="fit"):
+        kernels.gram(X, np.empty((20, 19)), False, 1)
+
+
+@needs_kernels
 def test_one_number_of_threads_gives_one_answer():
     rng = np.random.default_rng(6)
     X = rng.standard_normal((3000, 200))

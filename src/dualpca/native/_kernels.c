@@ -27,7 +27,8 @@ static void *work(void *argument)
 {
     share *s = argument;
     const task *t = s->task;
-    if (t->kind == MOMENTS) s->energy = s->table->moments(t->X, s->first, s->last, s->sum);
+    if (t->kind == GRAM) s->failed = s->table->gram(t->X, s->first, s->last, s->sum);
+    else if (t->kind == MOMENTS) s->energy = s->table->moments(t->X, s->first, s->last, s->sum);
     else if (t->S) s->failed = s->table->csr(t, s->first, s->last, s->sum, s->total);
     else s->failed = s->table->rows(t, s->first, s->last, s->sum, s->total);
     return NULL;
@@ -273,6 +274,43 @@ static PyObject *moments(PyObject *self, PyObject *args)
     return PyFloat_FromDouble(energy);
 }
 
+static PyObject *gram(PyObject *self, PyObject *args)
+{
+    PyObject *x, *o;
+    int single, threads;
+    if (!PyArg_ParseTuple(args, "OOii", &x, &o, &single, &threads)) return NULL;
+    Py_buffer v[VIEWS] = {{0}};
+    if (get(x, &v[X_VIEW], 2, 0, "fd") || get(o, &v[OUT_VIEW], 2, 1, "d")) return finish(v, -1);
+    const dense X = {v[X_VIEW].buf, v[X_VIEW].shape[0], v[X_VIEW].shape[1], v[X_VIEW].strides[0], v[X_VIEW].itemsize == 8, NULL, 1.0};
+    const factor out = as_factor(&v[OUT_VIEW]);
+    const long d = X.columns, ld = padded(d, single ? sizeof(float) : sizeof(double)), size = (d + 16) * ld;
+    if (!is_dense_row(&v[X_VIEW], 1) || !is_dense_row(&v[OUT_VIEW], 1) || out.rows != d || out.columns != d) {
+        PyErr_SetString(PyExc_ValueError, "the rows of X are not contiguous, or the output does not fit");
+        return finish(v, -1);
+    }
+    const table *f = single ? TABLES[level].single : TABLES[level].twice;
+    const int count = limited(threads, 1.0 * X.rows * d * d);
+    double *sums = calloc(count, size * sizeof(double));
+    const task t = {.kind = GRAM, .X = &X};
+    int failed = 0;
+    if (!sums) return finish(v, 1);
+    Py_BEGIN_ALLOW_THREADS
+    share shares[64] = {{0}};
+    for (int i = 0; i < count; i++)
+        shares[i] = (share){.task = &t, .table = f, .first = cut(&t, X.rows, 1, i, count), .last = cut(&t, X.rows, 1, i + 1, count), .sum = sums + i * size};
+    run(work, shares, sizeof *shares, count);
+    for (int i = 0; i < count; i++) failed |= shares[i].failed;
+    for (long i = 0; i < d; i++) {
+        double *row = (double *)(out.data + i * out.row_stride);
+        for (long j = 0; j < d; j++) row[j] = 0;
+        for (int c = 0; c < count; c++)
+            for (long j = 0; j < d; j++) row[j] += sums[c * size + i * ld + j];
+    }
+    Py_END_ALLOW_THREADS
+    free(sums);
+    return finish(v, failed ? 1 : 0);
+}
+
 #include "cells.h"
 
 /* The names of the instruction sets that this machine has, best last; with a name, use that one. */
@@ -294,6 +332,7 @@ static PyMethodDef METHODS[] = {
     {"product", product, METH_VARARGS, "product(kind, X, W, out, center, scale, shift, total, threads)"},
     {"csr_product", csr_product, METH_VARARGS, "csr_product(kind, data, indices, indptr, columns, W, out, shift, total, threads)"},
     {"moments", moments, METH_VARARGS, "moments(X, sums, threads): add column sums to sums, return the sum of squares"},
+    {"gram", gram, METH_VARARGS, "gram(X, out, single, threads): X^T X of few columns, in float32 or float64"},
     {"cell_rows", cell_rows, METH_VARARGS, "cell_rows(X, center, V, scales, constants, factors or mass, B, out, threads)"},
     {"instructions", instructions, METH_VARARGS, "instructions(name=None): the instruction sets of this machine, best last"},
     {NULL, NULL, 0, NULL},

@@ -18,7 +18,7 @@ typedef struct {
     long rows, columns, row_stride, column_stride; /* strides in bytes */
 } factor;
 
-enum kind { SWEEP, MATMUL, RMATMUL, MOMENTS };
+enum kind { SWEEP, MATMUL, RMATMUL, MOMENTS, GRAM };
 
 typedef struct {
     enum kind kind;
@@ -35,6 +35,7 @@ typedef struct {
     int (*rows)(const task *, long, long, double *, double *);
     int (*csr)(const task *, long, long, void *, double *);
     double (*moments)(const dense *, long, long, double *);
+    int (*gram)(const dense *, long, long, double *);
 } table;
 
 static void *aligned(size_t size)

@@ -58,11 +58,18 @@ static void NAME(z_panel)(const T *P, long ld, long n, const T *Y, T *Z)
     }
 }
 
+/* Whether rows of X can be used as they are. */
+static int NAME(same)(const dense *X)
+{
+    return X->wide == (sizeof(T) == 8) && !X->center && X->scale == 1.0;
+}
+
 /* R rows of scale (X - 1 c^T) as a panel in T; rows beyond `rows` are 0. */
 static void NAME(convert)(const dense *X, long row, long rows, T *panel, long ld)
 {
     const long n = X->columns;
     const double *c = X->center, scale = X->scale;
+    const int same = NAME(same)(X);
     for (long r = 0; r < R; r++) {
         T *p = panel + r * ld;
         if (r >= rows) {
@@ -70,7 +77,9 @@ static void NAME(convert)(const dense *X, long row, long rows, T *panel, long ld
             continue;
         }
         const char *start = X->data + (row + r) * X->stride;
-        if (X->wide) {
+        if (same) {
+            memcpy(p, start, n * sizeof(T));
+        } else if (X->wide) {
             const double *x = (const double *)start;
             if (c) for (long j = 0; j < n; j++) p[j] = (T)((x[j] - c[j]) * scale);
             else for (long j = 0; j < n; j++) p[j] = (T)(x[j] * scale);
@@ -86,9 +95,8 @@ static void NAME(convert)(const dense *X, long row, long rows, T *panel, long ld
 static const T *NAME(panel)(const dense *X, long row, long last, T *buffer, long *ld)
 {
     const long rows = last - row < R ? last - row : R;
-    const int same = X->wide == (sizeof(T) == 8) && !X->center && X->scale == 1.0;
     /* Rows that are a multiple of 4096 bytes apart would share one set of the first cache. */
-    if (same && rows == R && X->stride % 4096) {
+    if (NAME(same)(X) && rows == R && X->stride % 4096) {
         *ld = X->stride / (long)sizeof(T);
         return (const T *)(X->data + row * X->stride);
     }
@@ -237,8 +245,10 @@ static double NAME(moments)(const dense *X, long first, long last, double *sums)
     return energy;
 }
 
+#include "gram.h"
+
 static const table NAME(table) = {
-    L, R, NAME(pack), NAME(rows), NAME(csr), NAME(moments),
+    L, R, NAME(pack), NAME(rows), NAME(csr), NAME(moments), NAME(gram),
 };
 
 #undef CSR

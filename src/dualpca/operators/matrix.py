@@ -216,6 +216,12 @@ class Matrix(RowBlocked):
             self._moments = *sums, True
         return sums
 
+    def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
+        if weights is not None or not native.takes_gram(self.data):
+            return super().gram(weights, single=single)
+        self._counter[0] += 1
+        return native.gram(self.data, threads(), single=single)
+
     def kernel(self, *, single: bool = False) -> Array:
         return self.T.gram(single=single)
 
