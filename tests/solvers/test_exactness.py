@@ -50,7 +50,10 @@ def test_agreement_with_lapack_on_every_spectrum(name, side, dtype, solver, tol)
     assert model.residual_ <= tol * 1.02
     assert shortfall <= model.variance_shortfall_ + 20 * eps
     captured = np.sum(model.singular_values_.astype(float) ** 2)
-    assert captured == pytest.approx((1 - shortfall) * np.sum(sigma[:s] ** 2), rel=50 * eps + 1e-12)
+    # A loose tol takes float32 for float64 data, and says so.
+    digits = float(np.finfo("float32").eps) if "float32" in model.solver_ and tol >= 1e-3 else eps
+    expected = (1 - shortfall) * np.sum(sigma[:s] ** 2)
+    assert captured == pytest.approx(expected, rel=50 * digits + 1e-12)
     np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(s), atol=100 * eps)
 
 

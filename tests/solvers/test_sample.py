@@ -1,12 +1,14 @@
 """A start from a sample of the rows: near the answer, quick, and not to be fooled by rare rows."""
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from tests.loops import at
 
 from dualpca import PCA, as_operator
-from dualpca.operators import Blocks, centered
+from dualpca.operators import Blocks, Matrix, centered
 from dualpca.solvers.spectral import sample
 from dualpca.solvers.spectral.chebyshev import Chebyshev
 from dualpca.solvers.spectral.sample import is_tall, sampled_axes
@@ -69,19 +71,24 @@ def test_files_are_read_less_often(tmp_path, monkeypatch):
     X = stored(tmp_path, tall(1))
     options = {"solver": "krylov", "tol": 1e-3, "random_state": 0}
     model = PCA(5, **options).fit(X)
-    monkeypatch.setattr("dualpca.solvers.spectral.krylov.is_tall", lambda X: False)
+    monkeypatch.setattr(sample, "is_tall", lambda X: False)
     other = PCA(5, **options).fit(X)
     assert model.n_passes_ < other.n_passes_
     np.testing.assert_allclose(model.components_, other.components_, atol=2e-2)
 
 
-@pytest.mark.parametrize("tol", [0.1, 1e-2, 1e-4])
+@pytest.mark.parametrize(
+    ("kind", "tol"),
+    [("file", 0.1), ("file", 1e-2), ("file", 1e-4)]
+    + [(kind, tol) for kind in ("float32", "float64") for tol in (0.3, 0.1)],
+)
 @pytest.mark.parametrize("held_by", [1, 3])
-def test_a_component_that_no_sample_sees(tmp_path, tol, held_by, monkeypatch):
+def test_a_component_that_no_sample_sees(tmp_path, kind, tol, held_by, monkeypatch):
     """A few rows hold the largest variance; the look at the complement finds it."""
     taken = []
-    take = Blocks.take
-    monkeypatch.setattr(Blocks, "take", lambda X, rows: taken.append(rows) or take(X, rows))
+    of = Blocks if kind == "file" else Matrix
+    take = of.take
+    monkeypatch.setattr(of, "take", lambda X, rows: taken.append(rows) or take(X, rows))
     missing = 0
     for seed in range(6):
         A = tall(seed, decay=0.99)
@@ -89,12 +96,29 @@ def test_a_component_that_no_sample_sees(tmp_path, tol, held_by, monkeypatch):
         A[rows] = 0
         A[rows, -1] = 400.0
         model = PCA(4, center=False, solver="krylov", tol=tol, random_state=seed)
-        model.fit(stored(tmp_path, A))
+        model.fit(stored(tmp_path, A) if kind == "file" else A.astype(kind))
         truth = missed(A, model.components_, 4)
         missing += not np.isin(rows, taken[-1]).any()
         with at(seed=seed):
             assert truth <= min(tol, model.variance_shortfall_ + 1e-13)
+            assert model.residual_ <= tol
     assert missing >= 3  # most samples did not hold those rows
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_loose_fit_of_tall_rows_takes_one_pass_and_a_look(dtype):
+    """The residual and the shortfall that it states hold, and float64 rows are read no more often."""
+    for seed, decay, tol in itertools.product(range(4), (0.9, 0.97, 1.0), (0.3, 0.05)):
+        A = tall(seed, decay=decay).astype(dtype)
+        model = PCA(5, center=False, solver="krylov", tol=tol, random_state=seed).fit(A)
+        V, wide = model.components_.T.astype(float), A.astype(float)
+        image = wide.T @ (wide @ V)
+        residual = np.linalg.norm(image - V * model.singular_values_**2) / np.linalg.norm(image)
+        with at(seed=seed, decay=decay, tol=tol):
+            assert residual <= model.residual_ * (1 + 1e-6) <= tol
+            assert missed(wide, V.T, 5) <= model.variance_shortfall_
+            np.testing.assert_allclose(V.T @ V, np.eye(5), atol=30 * np.finfo(dtype).eps)
+            assert decay == 1.0 or model.n_passes_ <= 7
 
 
 def test_filters_start_from_a_sample_too():

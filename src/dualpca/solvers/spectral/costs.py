@@ -15,7 +15,10 @@ from .lanczos import BLOCK
 #: Operations a second in float32; float64 does half.
 SQUARE = 350e9  # X^T X, counting 2 N d^2 although symmetry halves the work
 THIN, NUMPY_THIN = 110e9, 60e9  # X^T (X W) with 16 columns, by C kernels and by NumPy
-CONVERTED = 0.6  # of the rate in float32, if rows are converted from float64 as they are read
+WIDE = 160e9  # with many columns
+#: So many operations could be done while an entry is read by C kernels, read and converted from float64,
+#: or read by NumPy.
+READ, CONVERT, NUMPY_READ = 28, 90, 100
 #: Seconds for each stored entry of a sparse matrix and column, in X^T (X W).
 SPARSE, SCIPY_SPARSE = 0.4e-9, 1.0e-9  # by C kernels and by SciPy
 #: Seconds for each product of two stored entries in a sparse X^T X.
@@ -42,10 +45,10 @@ def sweep_seconds(X: Operator, b: int, *, converted: bool) -> float:
     (N, d), kernels = X.shape, X.uses_kernels
     if X.entries < N * d:
         return (SPARSE if kernels else SCIPY_SPARSE) * X.entries * b
-    rate = THIN if kernels else NUMPY_THIN
-    rate *= 1.0 if X.precision == "float32" else CONVERTED if converted and kernels else 0.5
-    operations = 2 * d * d * b if X.T.implicit else 4 * N * d * b
-    return operations / rate
+    single = X.precision == "float32" or (converted and kernels)
+    read = NUMPY_READ if not kernels else CONVERT if X.precision != "float32" and single else READ
+    operations = d * d * (2 * b + read / 2) if X.T.implicit else N * d * (4 * b + read)
+    return operations / (WIDE if single else WIDE / 2)
 
 
 def eigh_seconds(n: int, s: int) -> float:

@@ -28,7 +28,7 @@ from . import costs
 from .base import SpectralSolver, is_explicit_on_gpu
 from .certificate import Certificate, rounding_floor
 from .costs import LOOSE, eigh_seconds, expected_steps, step_seconds, wide_block
-from .krylov import Krylov
+from .krylov import ROUNDED_TOL, Krylov
 from .lanczos import BLOCK
 from .ritz import (
     Ritz,
@@ -49,7 +49,7 @@ TERMS, SPARSE_TERMS = 30_000, 4
 
 #: From this ``tol`` on the products are in float32. Those of float64 data could be from 1e-5 on, but
 #: the variances would then have seven digits, which only a loose ``tol`` says are enough.
-SINGLE_TOL = {"float32": 1e-6, "float64": 1e-3}
+SINGLE_TOL = {"float32": 1e-6, "float64": ROUNDED_TOL}
 
 #: Krylov on the Gram matrix itself finds up to this share of its eigenvectors sooner than LAPACK, from
 #: this side on (784 columns: 14 ms for 50 of them, 28 for 100, against 45 for all by LAPACK).

@@ -30,11 +30,15 @@ from .ritz import (
     relative_residual,
     right_pairs,
     unit_of,
+    widened,
 )
-from .sample import is_tall, sampled_axes
+from .sample import SHARE, STEPS, begins_with_sample, sampled_axes, start_columns
 
 #: float32 passes serve float64 data down to this ``tol``; below it most steps are in float64 anyway.
 MIXED_TOL = 1e-8
+
+#: From this ``tol`` on they are all that float64 data needs: the variances then have seven digits.
+ROUNDED_TOL = 1e-3
 
 #: float32 passes stop at this residual where ``tol`` is below it; float64 passes go on from there.
 SINGLE_GOAL = 3e-6
@@ -42,6 +46,9 @@ SINGLE_GOAL = 3e-6
 #: A look at the complement takes about so many steps with BLOCK columns on spectra without a gap. From
 #: this ``tol`` on a run goes on instead, until its own start certifies it, where that is quicker.
 LOOK_STEPS, START_TOL = 20, 5e-2
+
+#: Steps of a look after a start from a sample, where Ritz vectors beyond s are out of the way.
+LOOKS = 3
 
 #: Columns of a Gaussian start beyond s without which it certifies nothing.
 BEYOND = 4
@@ -51,8 +58,9 @@ BEYOND = 4
 class Krylov(SpectralSolver):
     """The s leading right singular vectors of X by block Krylov on its smaller side, one pass a step.
 
-    Passes over float64 data are first in float32 where ``tol`` allows it; a Rayleigh-Ritz pass in
-    float64 then measures the residual, and float64 passes go on where that is above ``tol``.
+    Passes over float64 data are first in float32 where ``tol`` allows it. Unless it is loose, a
+    Rayleigh-Ritz pass in float64 then measures the residual, and float64 passes go on where that is
+    above ``tol``.
 
     Parameters
     ----------
@@ -80,17 +88,23 @@ class Krylov(SpectralSolver):
         energy, start = options.get("energy", math.inf), options.get("start")
         A, scale, steps, note = narrow_side(X), mixed_scale(X, tol, energy), 0, X.precision
         start = X.matmul(start) if start is not None and A is not X else start
-        if start is None and X.read_seconds and is_tall(X):
-            # Passes wait for the data there, and a wide start saves some.
-            start = sampled_axes(X, min(A.shape[1], 16 * -(-(s + 16) // 16)), seed)
         single = X.in_float32(scale) if scale is not None else None
+        if start is None and begins_with_sample(X, tol):
+            columns, kept = min(A.shape[1], start_columns(s)), None if single is None else scale
+            with X.blas_limited():
+                start = sampled_axes(X, columns, seed, kept)
         if single is not None and scale is not None:
             verified = tol >= SINGLE_GOAL
             given: dict[str, Any] = {"seed": seed, "max_passes": max_passes}
             given |= {"tol": max(tol, SINGLE_GOAL), "energy": energy * scale * scale}
             given["start"] = None if start is None else single.asarray(start)
             first = replace(self, verify=verified).eigenvectors(narrow_side(single), s, **given)
-            ritz, steps = measured_pairs(X, first.ritz.V), first.steps
+            steps = first.steps
+            if tol >= ROUNDED_TOL:
+                ritz = widened(X, right_pairs(single, first, tol), scale, energy)
+                if ritz.residual <= tol and ritz.orthonormal:
+                    return SubspaceResult(ritz, first.certificate, steps, "float32")
+            ritz = measured_pairs(X, first.ritz.V)
             if (verified and ritz.residual <= tol) or steps >= max_passes or stopped():
                 return SubspaceResult(ritz, first.certificate, steps, "float32")
             seed, start, note = seed + 1, A.asarray(first.ritz.V), "float32, then float64"
@@ -147,6 +161,10 @@ class Krylov(SpectralSolver):
         steps = expected_steps(n, s, tol)
         converted = not X.T.implicit and mixed_scale(X, tol, energy) is not None
         sweep = sweep_seconds(X, b, converted=converted)
+        if begins_with_sample(X, tol) and not X.read_seconds:
+            start = (1 + STEPS * SHARE) * sweep_seconds(X, start_columns(s), converted=converted)
+            thin = sweep_seconds(X, BLOCK, converted=converted)
+            return start + LOOKS * thin + step_seconds(1 + LOOKS, n)
         return steps * (sweep + X.read_seconds) + step_seconds(steps, n)
 
 

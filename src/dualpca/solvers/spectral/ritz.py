@@ -279,6 +279,17 @@ def measured_pairs(X: Operator, V: Array) -> Ritz:
     return ritz_pairs(X, quick_basis(W))[0].signed()
 
 
+def widened(X: Operator, ritz: Ritz, scale: float, energy: float) -> Ritz:
+    """Return pairs of ``scale X`` in float32 as those of a float64 X, with what its rounding may hide.
+
+    Rounding moves X by no more than ``eps ||X||_F / 2``, and so a residual by ``eps sigma_1 ||X||_F``.
+    """
+    rounding = eps(ritz.theta) * math.sqrt(float(ritz.theta[0])) * math.sqrt(energy) / scale
+    theta, residuals = (part / (scale * scale) for part in ritz.on_host())
+    V = quick_basis(X.asarray(ritz.V))
+    return Ritz(V, X.asarray(theta), X.asarray(np.hypot(residuals, rounding)))
+
+
 def right_pairs(X: Operator, result: SubspaceResult, tol: float) -> Ritz:
     """Return Ritz pairs of ``X^T X`` from a recurrence; measured anew where rounding might show."""
     ritz, wide, unit = result.ritz, X.shape[1] > X.shape[0], eps(result.ritz.V)
