@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import singledispatch
 from typing import Any
 
+import array_api_compat.numpy as numpy_namespace
 import numpy as np
 from array_api_compat import array_namespace, device, is_cupy_array, is_torch_array
 
@@ -25,6 +26,8 @@ def is_implicit(W: Array) -> bool:
 
 def namespace(*arrays: Array) -> Any:
     """Return the array-API namespace of the arrays; an implicit factor has none."""
+    if {*map(type, arrays)} == {np.ndarray}:  # at once, as small fits ask for it often
+        return numpy_namespace
     if any(is_implicit(a) for a in arrays):
         raise TypeError(
             "an entrywise function was asked of the implicit W = Gamma^T A, of which only inner "
@@ -42,7 +45,8 @@ def asarray_like(values: Any, like: Array) -> Array:
 
 def is_single(A: Any) -> bool:
     """Whether an array, an operator or a dtype is float32, in any namespace."""
-    return "float32" in str(getattr(A, "dtype", A))
+    dtype = getattr(A, "dtype", A)
+    return dtype == np.float32 if isinstance(dtype, np.dtype) else "float32" in str(dtype)
 
 
 def finfo(A: Any) -> np.finfo:
@@ -99,7 +103,7 @@ def total(A: Array) -> float:
     """Return the sum of all entries, in float64."""
 
     def block_sum(i: int, block: Array) -> float:
-        xp = array_namespace(block)
+        xp = namespace(block)
         return float(xp.sum(xp.astype(block, xp.float64, copy=False)))
 
     return sum(over_blocks(A, block_sum))
@@ -107,7 +111,12 @@ def total(A: Array) -> float:
 
 def largest(A: Array) -> float:
     """Return the largest entry."""
-    return max(over_blocks(A, lambda i, block: float(array_namespace(block).max(block))))
+    return max(over_blocks(A, lambda i, block: float(namespace(block).max(block))))
+
+
+def at_least(A: Array, low: float) -> Array:
+    """Return A with ``low`` in the place of smaller entries."""
+    return np.maximum(A, low) if type(A) is np.ndarray else namespace(A).clip(A, low, None)
 
 
 def power_of_two(sizes: Any) -> Any:

@@ -16,6 +16,7 @@ from dualpca import as_operator
 from dualpca.functions import Lp, Spectral
 from dualpca.linalg import (
     asarray_like,
+    at_least,
     column_norms,
     cross,
     eigh,
@@ -63,6 +64,16 @@ def back(A):
     if isinstance(A, (np.ndarray, torch.Tensor)):
         return np.asarray(A)
     return np.asarray(A.to_device(array_api_strict.Device("CPU_DEVICE")))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_entries_below_a_limit_become_it(kind, dtype):
+    A = np.array([[-1.0, 0.5], [2.0, np.inf]], dtype=dtype)
+    found = at_least(KINDS[kind](A), 0.25)
+    assert type(found) is type(KINDS[kind](A))
+    assert is_single(found) == (dtype == "float32")
+    np.testing.assert_array_equal(back(found), np.clip(A, 0.25, None))
 
 
 def with_singular_values(rng, shape, sigma):

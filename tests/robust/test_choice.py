@@ -17,7 +17,15 @@ from dualpca.robust.choice import (
     start_stands,
 )
 from dualpca.robust.scale import half
-from dualpca.robust.starts import Start, best_start, peeled, reweighted, split
+from dualpca.robust.starts import (
+    Start,
+    are_alike,
+    best_start,
+    concentrate,
+    peeled,
+    reweighted,
+    split,
+)
 
 N, D, S, BAD = 400, 30, 4, 160
 
@@ -76,6 +84,7 @@ def test_measured_distances_are_those_of_the_rows():
     A = X.data - center
     np.testing.assert_allclose(found.residuals, np.linalg.norm(A - A @ V @ V.T, axis=1), atol=1e-7)
     np.testing.assert_allclose(found.scores, A @ V)
+    np.testing.assert_allclose(found.sizes, np.linalg.norm(A, axis=1))
     assert_array_equal(np.sort(found.nearest(10)), np.sort(np.argsort(found.residuals)[:10]))
     assert found.level(7) == np.sort(found.residuals)[6]
 
@@ -95,6 +104,20 @@ def test_peeling_finds_what_the_line_hides():
     assert sine(start.W, V) < 0.1
     clean = Matrix(X.data[BAD:])
     assert peeled(clean, Start("right", center, V), measure(clean, center, V), None, rng) is None
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_a_concentrated_start_has_the_rows_beside_it(fixed):
+    X, V, wrong = rows("subspace")
+    h, center = half(N, S), np.full(D, 0.01)
+    near = [concentrate(X, Start("a", center, W), h, fixed).measured(X) for W in (V, wrong)]
+    for start in near:
+        again = measure(X, start.center, start.W)
+        np.testing.assert_allclose(start.rows.residuals, again.residuals, atol=1e-7)
+        assert not fixed or (start.center == center).all()
+        turned = start.W @ np.linalg.qr(np.random.default_rng(0).standard_normal((S, S)))[0]
+        assert are_alike(X, start, Start("b", start.center, turned), h)
+    assert not are_alike(X, *near, h)
 
 
 def test_splitting_finds_one_of_two_groups():

@@ -10,10 +10,9 @@ from functools import cached_property, wraps
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace
 
 from .._memory import ensure
-from ..linalg import Array, finfo, on_gpu, to_numpy, total
+from ..linalg import Array, finfo, namespace, on_gpu, to_numpy, total
 from ..progress import reading
 from . import block_ops
 from .block_ops import as_float64, energy_of, row_norms, stack, sum_up, take
@@ -38,7 +37,7 @@ class Shift:
 
     def __call__(self, Y: Array, rows: slice) -> tuple[Array, Array]:
         H = Y - self.shift
-        return H, array_namespace(H).sum(H, axis=0, keepdims=True)
+        return H, namespace(H).sum(H, axis=0, keepdims=True)
 
 
 def _counted(product: Callable[..., Array]) -> Callable[..., Array]:
@@ -233,7 +232,7 @@ class Operator(ABC):
         if self.shape[0] < self.shape[1]:
             return stack([row_norms(Z.T) for Z in self.T._columns()])
         squares = sum_up(as_float64(row_norms(Y)) ** 2 for Y in self._columns())
-        return self.asarray(array_namespace(squares).sqrt(squares))
+        return self.asarray(namespace(squares).sqrt(squares))
 
     def column_squares(self, weights: Array | None = None) -> np.ndarray:
         """Return ``sum_i w_i x_ij^2`` for each column j in float64, w = 1 where None."""

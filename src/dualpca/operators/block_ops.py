@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from array_api_compat import array_namespace, device, is_numpy_array
+from array_api_compat import device, is_numpy_array
 from threadpoolctl import ThreadpoolController
 
 from .. import native
-from ..linalg import Array, on_gpu, over_blocks, to_numpy
+from ..linalg import Array, namespace, on_gpu, over_blocks, to_numpy
 
 #: Rows are swept in blocks of about this size: the second product then reads from the cache, which
 #: makes a sweep one pass over memory (measured 0 to 25 % faster than two products, never slower).
@@ -54,7 +54,7 @@ def cast(block: Any, kind: str) -> Any:
     """Return the block in "float32" or "float64"."""
     if sp.issparse(block):
         return block.astype(kind, copy=False)
-    xp = array_namespace(block)
+    xp = namespace(block)
     return xp.astype(block, getattr(xp, kind), copy=False)
 
 
@@ -70,14 +70,14 @@ def sum_up(parts: Iterable[Any]) -> Any:
 
 def stack(parts: list[Any], axis: int = 0) -> Any:
     """Concatenate the parts; a single part is returned as it is."""
-    return parts[0] if len(parts) == 1 else array_namespace(*parts).concat(parts, axis=axis)
+    return parts[0] if len(parts) == 1 else namespace(*parts).concat(parts, axis=axis)
 
 
 def take(block: Any, chosen: np.ndarray, axis: int = 0) -> Any:
     """Return the chosen rows (or columns) of a block of any kind."""
     if sp.issparse(block) or is_numpy_array(block):
         return block[chosen] if axis == 0 else block[:, chosen]
-    xp = array_namespace(block)
+    xp = namespace(block)
     return xp.take(block, xp.asarray(chosen, device=device(block)), axis=axis)
 
 
@@ -168,7 +168,7 @@ def scale_rows(block: Any, weights: Array) -> Any:
     """Return ``Diag(weights) block``."""
     if sp.issparse(block):
         return sp.diags_array(weights) @ block
-    return array_namespace(block).astype(weights, block.dtype, copy=False)[:, None] * block
+    return namespace(block).astype(weights, block.dtype, copy=False)[:, None] * block
 
 
 def canonical(block: Any) -> Any:
@@ -191,7 +191,7 @@ def squares(block: Any) -> Any:
 def _plain_norms(block: Any) -> Array:
     if sp.issparse(block):
         return np.sqrt(np.asarray(squares(block).sum(axis=1)).ravel())
-    xp = array_namespace(block)
+    xp = namespace(block)
     return xp.sqrt(xp.linalg.vecdot(block, block))
 
 
@@ -199,7 +199,7 @@ def row_norms(block: Any) -> Array:
     """Return ``||x_i||`` for each row, also where squares overflow or vanish."""
     with np.errstate(over="ignore", under="ignore"):
         size = _plain_norms(block)
-    xp = array_namespace(size)
+    xp = namespace(size)
     info = xp.finfo(size.dtype)
     low, high = (info.smallest_normal / info.eps) ** 0.5, info.max**0.5 / 2
     extreme = (size < low) | (size > high)
@@ -223,7 +223,7 @@ def moments(block: Any, weights: Array | None, exact: bool) -> tuple[Array, floa
     wide = as_float64(block) if exact and not gpu else block
     if sp.issparse(wide):
         return _sparse_moments(wide, weights)
-    xp = array_namespace(wide)
+    xp = namespace(wide)
     if gpu and weights is None:  # float64 sums of float32 entries, without a copy of these
         return xp.sum(wide, axis=0, dtype=xp.float64), energy(wide)
     if weights is None:
@@ -242,7 +242,7 @@ def energy(block: Any) -> float:
     """Return ``||X||_F^2`` of a block."""
     if sp.issparse(block) or not on_gpu(block):
         return moments(block, None, True)[1]
-    xp = array_namespace(block)
+    xp = namespace(block)
     # Row norms need no memory, as squares would; extreme ones show in the sum.
     total = float(xp.sum(as_float64(xp.linalg.vector_norm(block, axis=1)) ** 2))
     if 1e-20 < total < np.inf:
@@ -255,7 +255,7 @@ def energy_of(norms: Array) -> float:
 
     def part(i: int, block: Array) -> float:
         with np.errstate(over="ignore", under="ignore"):  # the caller checks the range
-            return float(array_namespace(block).sum(as_float64(block) ** 2))
+            return float(namespace(block).sum(as_float64(block) ** 2))
 
     return sum(over_blocks(norms, part))
 
@@ -272,7 +272,7 @@ def _merged(A: Array) -> list[Array]:
 
 def _row_squares(A: Array) -> Array:
     """Return ``||A_i||^2``; sums over more than 4096 terms would lose digits, and are in float64."""
-    xp = array_namespace(A)
+    xp = namespace(A)
     cuts = [*range(0, A.shape[1], 4096), A.shape[1]]
     pieces = (A[:, start:stop] for start, stop in itertools.pairwise(cuts))
     return sum_up(as_float64(xp.linalg.vecdot(p, p)) for p in pieces)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..linalg import Array, cross, gram, is_single, max_abs, namespace, to_numpy
+from ..linalg import Array, at_least, cross, gram, is_single, max_abs, namespace, to_numpy
 from ..linalg import total as sum_of
 from .base import Operator, Shift, SweepMap, split
 from .block_ops import as_float64, dense, gathered, scale_rows, take
@@ -115,7 +115,7 @@ class Centered(View):
         wide = xp.astype(norms, xp.float64, copy=False)  # squares of float32 might overflow
         square = wide**2 - 2 * projection + gram(self._c)[0, 0]
         return self.persist_rows(
-            xp.astype(xp.sqrt(xp.clip(square, 0.0, None)), norms.dtype, copy=False)
+            xp.astype(xp.sqrt(at_least(square, 0.0)), norms.dtype, copy=False)
         )[0]
 
     def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array
+from array_api_compat import device, is_array_api_obj, is_numpy_array
 
 from .. import native
-from ..linalg import Array, on_gpu
+from ..linalg import Array, namespace, on_gpu
 from ..progress import reading
 from .base import BlockFunction, Operator, Shift, SweepMap
 from .block_ops import (
@@ -123,10 +123,12 @@ class Matrix(RowBlocked):
 
     def _shares(self, factor: int) -> list[tuple[slice, Any]]:
         """Return blocks of equal size, as many for each thread; none where one thread does all."""
-        (N, d), count = self.shape, threads()
+        N, d = self.shape
         # Without kernels, blocks are small products, which BLAS shares out to its own threads.
-        blocks = native.takes_array(self.data) and N * d >= THREADED_ARRAY
-        if not ((self._large_gram if factor >= GRAM_FACTOR else blocks) and 1 < count <= N):
+        blocks = N * d >= THREADED_ARRAY and native.takes_array(self.data)
+        if not (self._large_gram if factor >= GRAM_FACTOR else blocks):
+            return []
+        if not 1 < (count := threads()) <= N:
             return []
         number = -(-N // (count * block_rows(d, self.data.itemsize, factor))) * count
         slices = (slice(*ends) for ends in pairwise(i * N // number for i in range(number + 1)))
@@ -164,8 +166,9 @@ class Matrix(RowBlocked):
     def _large_gram(self) -> bool:
         """Whether threads of our own sum a Gram matrix faster than BLAS."""
         N, d = self.shape
-        worth = N * d * d >= THREADED_PRODUCTS and 24 * d * d * threads() <= THREADED_BYTES
-        return worth and not self.sparse and is_numpy_array(self.data)
+        if N * d * d < THREADED_PRODUCTS or self.sparse or not is_numpy_array(self.data):
+            return False
+        return 24 * d * d * threads() <= THREADED_BYTES
 
     @property
     def _by_columns(self) -> bool:
@@ -229,7 +232,7 @@ class Matrix(RowBlocked):
         if self.sparse:  # its products are bound by the indices, not by the numbers
             return None
         if not is_numpy_array(self.data):
-            xp = array_namespace(self.data)
+            xp = namespace(self.data)
             self._counter[0] += 1
             block = self.data if center is None else self.data - center.T
             return Matrix(xp.astype(block * scale, xp.float32), self._counter)
@@ -245,9 +248,11 @@ class Matrix(RowBlocked):
     def asarray(self, values: Any) -> Array:
         if self.sparse:
             return super().asarray(values)
+        if type(self.data) is np.ndarray and type(values) is np.ndarray:
+            return np.asarray(values, dtype=self.dtype)
         # An array stays in its namespace: numpy cannot read one on a GPU.
         values = values if is_array_api_obj(values) else np.asarray(values)
-        xp = array_namespace(self.data)
+        xp = namespace(self.data)
         return xp.asarray(values, dtype=self.dtype, device=device(self.data))
 
 

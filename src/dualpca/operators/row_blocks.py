@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from array_api_compat import array_namespace
 
-from ..linalg import Array, to_numpy
+from ..linalg import Array, namespace, to_numpy
 from ..native import LEAST, native_available
 from .base import BlockFunction, Operator, SweepMap, split
 from .block_ops import (
@@ -130,7 +129,7 @@ class RowBlocked(Operator):
                 square = scale_rows(square, weights[rows])
             if sp.issparse(square):
                 return (np.asarray(square.sum(axis=0)).ravel(),)
-            return (array_namespace(square).sum(square, axis=0),)
+            return (namespace(square).sum(square, axis=0),)
 
         return to_numpy(self.sum_blocks(part)[0])
 
@@ -151,7 +150,7 @@ class RowBlocked(Operator):
             block = cast(block, kind)
             if weights is not None:  # BLAS forms half of the products of a matrix with itself
                 w = weights[rows]
-                block = scale_rows(block, array_namespace(w).sqrt(w))
+                block = scale_rows(block, namespace(w).sqrt(w))
             return (as_float64(dense(block.T @ block)),)
 
         return self.sum_blocks(part, GRAM_FACTOR)[0]

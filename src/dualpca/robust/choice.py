@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..operators import Centered, Operator
+from ..operators import Operator
 from .scale import half, typical_size
 
 # Figures are shares of success on the grid of experiments.robust_grid with other values, each measured
@@ -71,6 +71,22 @@ class Measured:
     def _along(self) -> dict[int, np.ndarray]:
         return {}
 
+    @cached_property
+    def order(self) -> np.ndarray:
+        """The rows by increasing residual."""
+        return np.argsort(self.residuals)
+
+    @cached_property
+    def usual_size(self) -> float:
+        """The distance from the centre within which COVER of the rows lie."""
+        k = int(COVER * len(self.sizes))
+        return float(np.partition(self.sizes, k)[k])
+
+    @cached_property
+    def floor(self) -> float:
+        """The residual up to which it may be rounding."""
+        return ROUNDING * typical_size(self.sizes)
+
     def level(self, h: int) -> float:
         """Return the h-th smallest residual."""
         return float(self.residuals[self.nearest(h)].max())
@@ -96,9 +112,11 @@ class Measured:
 
 def measure(X: Operator, center: np.ndarray, W: np.ndarray) -> Measured:
     """Return the rows of X beside the subspace W about the centre."""
-    view = Centered(X, center[:, None])
-    Y, sizes = view @ W, view.row_norms()
-    return Measured(np.sqrt(np.clip(sizes**2 - (Y * Y).sum(axis=1), 0.0, None)), Y, sizes)
+    Y = X.matmul(W) - center @ W
+    along = X.matmul(center[:, None])[:, 0]
+    squares = np.maximum(X.row_norms() ** 2 - 2 * along + center @ center, 0.0)
+    residuals = np.sqrt(np.maximum(squares - np.linalg.vecdot(Y, Y), 0.0))
+    return Measured(residuals, Y, np.sqrt(squares))
 
 
 def freedom(X: Operator, s: int) -> int:
@@ -108,8 +126,7 @@ def freedom(X: Operator, s: int) -> int:
 
 def noise_level(candidates: Sequence[Measured], h: int, df: int) -> float:
     """Return VARY times the least residual of the h-th row, as the size of one coordinate."""
-    floor = ROUNDING * typical_size(candidates[0].sizes)
-    return VARY * max(min(c.level(h) for c in candidates), floor) / math.sqrt(df)
+    return VARY * max(min(c.level(h) for c in candidates), candidates[0].floor) / math.sqrt(df)
 
 
 @dataclass(frozen=True)
@@ -135,12 +152,12 @@ def standings(candidates: Sequence[Measured], df: int, cover: float = COVER) -> 
     n, s = candidates[0].scores.shape
     h = half(n, s) if cover == COVER else min(n, max(int(cover * n), 2 * (s + 1)))
     noise = noise_level(candidates, h, df)
-    shares = [c.varying(h, noise).mean(axis=1) for c in candidates]
+    shares = [np.count_nonzero(c.varying(h, noise), axis=1) / s for c in candidates]
     pairs = list(zip(candidates, shares, strict=True))
     if max(float(w[c.nearest(h)].mean()) for c, w in pairs) < INFORMATIVE:
         shares = [np.ones(n) for _ in candidates]
     counts = [row_counts(c, w, h) for c, w in zip(candidates, shares, strict=True)]
-    floor = ROUNDING * typical_size(candidates[0].sizes)
+    floor = candidates[0].floor
     reach = [
         max(reach_of(c, count, cover), floor) for c, count in zip(candidates, counts, strict=True)
     ]
@@ -149,8 +166,8 @@ def standings(candidates: Sequence[Measured], df: int, cover: float = COVER) -> 
         held, near = (c.residuals <= times * min(reach) for times in (HELD, BEYOND))
         between = float(count[held & ~near].sum()) / n
         sharp = float(count[near].sum()) >= MAJORITY * n and between <= GAP
-        wide = w > 0.5
-        found.append(Standing(r, float((held & wide).mean()), float((near & wide).mean()), sharp))
+        wide_held, wide_near = (np.count_nonzero(a & (w > 0.5)) / n for a in (held, near))
+        found.append(Standing(r, wide_held, wide_near, sharp))
     return found
 
 
@@ -168,7 +185,7 @@ def row_counts(rows: Measured, shares: np.ndarray, h: int) -> np.ndarray:
 
 def reach_of(rows: Measured, counts: np.ndarray, cover: float) -> float:
     """Return the distance within which rows lie that count for the share ``cover`` of all."""
-    n, order = len(counts), np.argsort(rows.residuals)
+    n, order = len(counts), rows.order
     k = int(np.searchsorted(np.cumsum(counts[order]), cover * n))
     return float(rows.residuals[order[k]]) if k < n else math.inf
 
@@ -195,7 +212,7 @@ def choose(candidates: Sequence[Measured], df: int, more: float = MORE) -> tuple
     """
     found = standings(candidates, df)
     k = first_of(found, more)
-    if found[k].reach > LITTLE * float(np.quantile(candidates[k].sizes, COVER)):
+    if found[k].reach > LITTLE * candidates[k].usual_size:
         low = standings(candidates, df, LOW_COVER)
         if low[k].reach > FAR * min(one.reach for one in low):
             k, found = first_of(low, more), low

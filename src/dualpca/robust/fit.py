@@ -15,6 +15,7 @@ from .._memory import ensure
 from ..formulations import robust, row_epsilon
 from ..linalg import (
     Array,
+    at_least,
     cross,
     largest,
     namespace,
@@ -137,7 +138,7 @@ def fit_robust(
             check_spectrum(sample.spectrum, s)
         solver = _solver(options.solver, s, X)
         start = fitted_start(sample.rows, options.init, s, sample.relative_center, start_rng)
-    spread = typical_size(Centered(sample.rows, start.center[:, None]).row_norms())
+    spread = typical_size(start.beside(sample.rows).sizes)
     loss = scaled_loss(as_loss(options.loss), sample.rows, start, options.normalize)
     center = sample.origin + sample.vectors(start.center[:, None])[:, 0]
     V, joint = sample.vectors(start.W), sample.fixed is None
@@ -151,7 +152,9 @@ def fit_robust(
     given = weights, spread, df
     rows = row_distances(X, moved, coordinates(W) if W.shape[1] else V, *given)
     if start.compared and options.refit and W.shape[1]:
-        before = measured_beside(X, center, V, *given)
+        in_memory = not (X.implicit or X.is_distributed)
+        whole = weights is None and in_memory and len(sample.chosen) == X.shape[0]
+        before = start.beside(sample.rows) if whole else measured_beside(X, center, V, *given)
         if start_stands(before, rows.measured, start.agreement < DISAGREE, df):
             rows = row_distances(X, center, V, *given)
     by_row, refitted = row_weights(loss, rows, scales, epsilon), False
@@ -194,11 +197,11 @@ def scaled_loss(loss: Loss, sample: Matrix, start: Start, normalize: bool) -> Lo
     """Return the loss with a scale from the residuals of the sample's good rows at the start."""
     if loss.homogeneous or loss.scale is not None:
         return loss
-    view = Centered(sample, start.center[:, None])
-    norms, Y = view.row_norms(), view @ start.W
-    residuals = np.sqrt(np.clip(norms**2 - (Y * Y).sum(axis=1), 0.0, None))
-    residuals = residuals * row_scales(norms, typical_size(norms)) if normalize else residuals
-    location, scale = bulk(residuals, Y, freedom(sample, Y.shape[1]))
+    rows = start.beside(sample)
+    residuals = rows.residuals
+    if normalize:
+        residuals = residuals * row_scales(rows.sizes, typical_size(rows.sizes))
+    location, scale = bulk(residuals, rows.scores, freedom(sample, rows.scores.shape[1]))
     c = loss.tuning * max(location + ABOVE * scale, 0.0) ** 1.5
     typical = 1.0 if normalize else typical_size(sample.row_norms())
     # Squared residuals are differences of squares, exact to eps of those.
@@ -207,7 +210,7 @@ def scaled_loss(loss: Loss, sample: Matrix, start: Start, normalize: bool) -> Lo
 
 def row_scales(norms: Array, spread: float) -> Array:
     """Return ``1/||x_i - c||``; rows near the centre, without a clear direction, count as further."""
-    return 1 / namespace(norms).clip(norms, NEAR * spread, None)
+    return 1 / at_least(norms, NEAR * spread)
 
 
 def fit_rows(
@@ -338,6 +341,4 @@ def row_weights(loss: Loss, rows: RowDistances, scales: Array | None, epsilon: f
     residuals = rows.orthogonal if scales is None else rows.orthogonal * scales
     # Where most rows are 0, so is epsilon.
     least = float(np.finfo(np.float32).tiny)
-    return loss.slope(
-        namespace(residuals).clip((residuals**2 + epsilon**2) / loss.c**2, least, None)
-    )
+    return loss.slope(at_least((residuals**2 + epsilon**2) / loss.c**2, least))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from scipy.special import fdtri, ndtri, polygamma
@@ -74,11 +75,14 @@ def limits_of_good(
     within that quantile have scales of their own, the quantiles are those of a multivariate t at least.
     Orthogonal distances up to ``floor`` may be rounding, which grows with rows and has no say in this.
     """
-    first = _limit(score, q, weights), _limit(orthogonal, q, weights)
+    both = np.hypot(score, orthogonal / noise**0.5) if noise > 0 else score
+    kinds = score, orthogonal, both
+    bulks = _bulks(kinds, weights)
+    pairs = zip(kinds, bulks, strict=True)
+    inside, beside, joint = (distance_limit(kind, *bulk, q, weights) for kind, bulk in pairs)
+    limits = inside, beside, joint if noise > 0 else math.inf
     if not noise > 0:
-        return *first, math.inf
-    both = np.hypot(score, orthogonal / noise**0.5)
-    limits = *first, _limit(both, q, weights)
+        return limits
     regular = (both <= limits[2]) & (orthogonal > floor)
     if 2 * regular.sum() < len(regular):
         return limits
@@ -87,26 +91,18 @@ def limits_of_good(
     if not nu < MANY:
         return limits
 
-    def limit(distances: np.ndarray, directions: float, least: float) -> float:
+    def limit(i: int, directions: float) -> float:
         ratio = float(fdtri(directions, nu, q) / fdtri(directions, nu, 0.5))
-        return max(_bulk(distances, weights)[0] ** 1.5 * ratio**0.5, least)
+        return max(bulks[i][0] ** 1.5 * ratio**0.5, limits[i])
 
-    return (
-        limit(score, s, limits[0]),
-        limit(orthogonal, m, limits[1]),
-        limit(both, s + m, limits[2]),
-    )
+    return limit(0, s), limit(1, m), limit(2, s + m)
 
 
-def _limit(distances: np.ndarray, q: float, weights: np.ndarray | None) -> float:
-    return distance_limit(distances, *_bulk(distances, weights), q, weights)
-
-
-def _bulk(distances: np.ndarray, weights: np.ndarray | None) -> tuple[float, float]:
-    """Return location and scale of ``distance^(2/3)`` of the densest part of the rows."""
-    t = np.cbrt(repeated(distances, weights)) ** 2
-    location, scale = location_scale(t[None, :], int(DENSEST * len(t)) + 1)
-    return float(location[0]), float(scale[0])
+def _bulks(kinds: Sequence[np.ndarray], weights: np.ndarray | None) -> list[tuple[float, float]]:
+    """Return location and scale of ``distance^(2/3)`` of the densest part of the rows, for each kind."""
+    t = np.cbrt(np.stack([repeated(distances, weights) for distances in kinds])) ** 2
+    location, scale = location_scale(t, int(DENSEST * t.shape[1]) + 1)
+    return list(zip(location.tolist(), scale.tolist(), strict=True))
 
 
 def left_out(

@@ -72,7 +72,7 @@ def take_sample(X: Any, center: Any, weights: Array | None, rng: Generator) -> S
     """Draw rows, each as often as its weight says; dense ones are centred at their median."""
     chosen, d = chosen_rows(X, weights, rng), X.shape[1]
     data, origin = X.take(chosen), np.zeros(d)
-    data = (data if X.sparse else to_numpy(data)).astype(np.float64)
+    data = (data if X.sparse else to_numpy(data)).astype(np.float64, copy=False)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # see check_energy
         if not X.sparse:
             origin = np.median(data[:: max(1, len(data) // SAMPLE_ROWS)], axis=0)

@@ -9,9 +9,10 @@ import math
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.special import chdtr, chdtri, ndtri
 
-from ..linalg import Array, gram, is_single, namespace, norm, to_numpy
+from ..linalg import Array, at_least, gram, is_single, namespace, norm, to_numpy
 from ..operators import Centered, Matrix, Operator
 from ..operators.block_ops import dense, row_norms
 from ..operators.centering import Shifted
@@ -27,8 +28,8 @@ FAR, LOWER, THIN = 3.5, 0.1, 0.03
 DENSEST = 0.48
 
 #: ROBPCA takes this many directions through pairs of rows. A location and scale comes from about this
-#: many rows, in this many directions at once.
-DIRECTIONS, SAMPLE_ROWS, AT_ONCE = 250, 250, 64
+#: many rows, in AT_ONCE directions at once, or in as many as have CACHED numbers.
+DIRECTIONS, SAMPLE_ROWS, AT_ONCE, CACHED = 250, 250, 64, 2**16
 
 #: The centres by name.
 CENTERS = ("geometric_median", "median", "mean")
@@ -44,7 +45,8 @@ def chi2_quantile(q: float, k: float) -> float:
 
 def typical_size(norms: np.ndarray) -> float:
     """Return the median; the mean where most norms are 0; 1 where all are."""
-    return float(np.median(norms)) or float(np.mean(norms)) or 1.0
+    middle = [(len(norms) - 1) // 2, len(norms) // 2]
+    return float(np.partition(norms, middle)[middle].mean()) or float(np.mean(norms)) or 1.0
 
 
 def half(n: int, s: int) -> int:
@@ -59,7 +61,7 @@ def location_scale(Z: np.ndarray, h: int) -> tuple[np.ndarray, np.ndarray]:
     the h-th distance to it. The result is the mean and the standard deviation of the values within
     their REWEIGHT quantile (Hubert, Rousseeuw and Vanden Branden 2005, ROBPCA).
     """
-    n = Z.shape[1]
+    n, each = Z.shape[1], np.arange(len(Z))
     h = min(max(h, 1), n)
     Z = np.sort(Z, axis=1)
     middle = Z[:, n // 2, None].copy()
@@ -73,22 +75,18 @@ def location_scale(Z: np.ndarray, h: int) -> tuple[np.ndarray, np.ndarray]:
     np.cumsum(Z * Z, axis=1, out=squares[:, 1:])
     mean = (sums[:, h:] - sums[:, : n - h + 1]) / h
     variance = (squares[:, h:] - squares[:, : n - h + 1]) / h - mean * mean
-    location = np.take_along_axis(mean, np.argmin(variance, axis=1)[:, None], 1)
+    location = mean[each, np.argmin(variance, axis=1)][:, None]
     # The h-th distance from the location is the least over the windows of h values around it.
     edges = np.maximum(location - Z[:, : n - h + 1], Z[:, h - 1 :] - location)
     cut, share = chi2_quantile(REWEIGHT, 1), min(h / n, 1 - 0.5 / n)
     reach = edges.min(axis=1, keepdims=True) * math.sqrt(cut / chi2_quantile(share, 1))
-    first = (location - reach > Z).sum(axis=1, keepdims=True)
-    last = (location + reach >= Z).sum(axis=1, keepdims=True)
-
-    def mean_inside(total: np.ndarray) -> np.ndarray:
-        ends = (np.take_along_axis(total, end, 1) for end in (last, first))
-        return np.subtract(*ends) / np.maximum(last - first, 1)
-
-    location = mean_inside(sums)
-    variance = np.clip(mean_inside(squares) - location**2, 0.0, None)
-    variance = variance * REWEIGHT / chdtr(3, cut)  # a truncated normal varies less
-    return (middle + location)[:, 0], np.sqrt(variance)[:, 0]
+    first = np.count_nonzero(location - reach > Z, axis=1)
+    last = np.count_nonzero(location + reach >= Z, axis=1)
+    inside = np.maximum(last - first, 1)
+    mean = (sums[each, last] - sums[each, first]) / inside
+    variance = (squares[each, last] - squares[each, first]) / inside - mean**2
+    variance = np.maximum(variance, 0.0) * REWEIGHT / chdtr(3, cut)  # the truncated one is less
+    return middle[:, 0] + mean, np.sqrt(variance)
 
 
 def bulk(
@@ -168,17 +166,19 @@ def least_outlying(X: Matrix, h: int, middle: np.ndarray, rng: np.random.Generat
     second = (first + rng.integers(1, max(n, 2), DIRECTIONS)) % n
     # Among few rows many are drawn twice.
     single, pairs = np.unique(first[::2]), np.unique([first[1::2], second[1::2]], axis=1)
-    U = A[pairs[0]] - A[pairs[1]]
-    column = middle[:, None]
-    Z = np.concatenate([dense(A[single] @ A.T) - (A @ column).T, dense(U @ A.T)])
-    norms = np.concatenate([Centered(X, column).row_norms()[single], row_norms(U)])
+    through, between, column = A[single], A[pairs[0]] - A[pairs[1]], middle[:, None]
+    U = sp.vstack([through, between], format="csr") if X.sparse else np.r_[through, between]
+    norms = np.concatenate([Centered(X, column).row_norms()[single], row_norms(between)])
     floor = 1e-10 * typical_size(X.row_norms())
-    directions = np.nonzero(norms > floor)[0]
+    used = norms > floor
+    U, norms, count = U[used], norms[used], np.count_nonzero(used[: len(single)])
+    along = (A @ column).T  # the first ``count`` directions begin at the middle
     looked_at = slice(None, None, max(1, n // SAMPLE_ROWS))
-    outlyingness = np.zeros(n)
-    for i in range(0, len(directions), AT_ONCE):  # as many as stay in the cache
-        batch = directions[i : i + AT_ONCE]
-        z = Z[batch] / norms[batch, None]
+    outlyingness, some = np.zeros(n), min(AT_ONCE, max(1, CACHED // n))
+    for i in range(0, len(norms), some):
+        z = dense(U[i : i + some] @ A.T)
+        z[: max(count - i, 0)] -= along
+        z /= norms[i : i + some, None]
         sample = z[:, looked_at]
         location, scale = location_scale(sample, half(sample.shape[1], h - (n + 1) // 2))
         # Where more than half of the rows agree in a direction, the others are far out.
@@ -202,7 +202,7 @@ def spatial_median(X: Operator, weights: Array | None = None, tol: float = 1e-6)
         c2 = float(gram(c)[0, 0])
 
         def row_map(Y: Array, rows: slice, c2: float = c2) -> tuple[Array, Array]:
-            distance = xp.sqrt(xp.clip(size2[rows] - 2 * Y[:, 0] + c2, floor**2, None))
+            distance = xp.sqrt(at_least(size2[rows] - 2 * Y[:, 0] + c2, floor**2))
             w = 1 / distance if weights is None else weights[rows] / distance
             return w[:, None], xp.sum(w)
 

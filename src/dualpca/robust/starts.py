@@ -24,17 +24,23 @@ from .scale import (
     typical_size,
 )
 
-#: Up to this many columns LAPACK decomposes the Gram matrix of a start at once.
+#: Up to this many rows or columns LAPACK decomposes the Gram matrix of a start at once.
 DIRECT = 300
 
 #: A row is divided by its distance from the centre, and by no less than this share of the typical one.
 NEAR = 1e-3
 
 #: There are at most STEPS concentration steps; the next one follows a gain of more than this share.
-STEPS, GAIN = 15, 1e-3
+STEPS, GAIN = 15, 1e-2
 
 #: Subspaces agree where no direction of one is further than this cosine from the other.
 SAME = 0.99
+
+#: Concentrated starts with this share of their nearest rows in common, and one subspace, count once.
+ALIKE = 0.95
+
+#: The middle of the rows, about which starts look for directions, is known to this share of their size.
+MIDDLE = 1e-3
 
 #: Starts disagree where their nearest halves share less than this of the rows.
 DISAGREE = 0.6
@@ -44,7 +50,7 @@ PEELED, LEFT = 0.1, 0.25
 
 #: A direction with a kurtosis below TWO_GROUPS (uniform numbers have 1.8, two equal groups 1) splits
 #: the rows; it is looked for among the SPLIT_AXES leading axes, in KURTOSIS_STEPS steps.
-TWO_GROUPS, SPLIT_AXES, KURTOSIS_STEPS = 1.7, 10, 20
+TWO_GROUPS, SPLIT_AXES, KURTOSIS_STEPS = 1.7, 10, 10
 
 #: The quantiles of the distances of good rows in the two rounds of :func:`reweighted`.
 FIRST, LAST = 0.975, 0.999
@@ -59,7 +65,7 @@ class Start:
 
     ``agreement`` is the smallest share of the nearest rows that another candidate has too, ``nearness``
     the ratio of the reaches of the two: 1 where they fit equally well. ``compared`` tells whether it was
-    chosen among candidates.
+    chosen among candidates. ``rows`` are those of the sample beside it, if they have been measured.
     """
 
     name: str
@@ -68,6 +74,15 @@ class Start:
     agreement: float = 1.0
     nearness: float = 0.0
     compared: bool = False
+    rows: Measured | None = None
+
+    def beside(self, X: Operator) -> Measured:
+        """Return the rows of the sample X beside the start."""
+        return measure(X, self.center, self.W) if self.rows is None else self.rows
+
+    def measured(self, X: Operator) -> Start:
+        """Return the start with the rows of the sample X beside it."""
+        return replace(self, rows=self.beside(X))
 
 
 def as_starts(init: Any, s: int, d: int) -> list[Any]:
@@ -108,8 +123,18 @@ def make_start(
         b = 1 / np.maximum(norms, NEAR * typical_size(norms))
         return Start(name, middle, _leading(Weighted(view, b), s, seed))
     rows = X if name == "pca" else least_outlying(X, half(X.shape[0], s), middle, rng)
-    center = middle if fixed else rows.column_sums()[0] / rows.shape[0]
-    return Start(name, center, _leading(Centered(rows, center[:, None]), s, seed))
+    return Start(name, *_center_and_axes(rows, s, middle if fixed else None, seed))
+
+
+def _center_and_axes(
+    X: Matrix, s: int, fixed: np.ndarray | None, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean of the rows, or the fixed centre, and the s leading axes about it."""
+    if fixed is not None:
+        return fixed, _leading(Centered(X, fixed[:, None]), s, seed)
+    total = X.column_sums()[0][:, None]
+    mean = total / X.shape[0]
+    return mean[:, 0], _leading(Centered(X, mean, total), s, seed)
 
 
 def _leading(X: Operator, s: int, seed: int) -> np.ndarray:
@@ -117,32 +142,33 @@ def _leading(X: Operator, s: int, seed: int) -> np.ndarray:
     n, d = X.shape
     if d <= min(n, DIRECT):
         return np.ascontiguousarray(eigh(X.gram())[1][:, :s])
+    if s < n <= DIRECT:
+        return orthonormalize(X.rmatmul(eigh(X.kernel())[1][:, :s]))
     with warnings.catch_warnings():  # best_start compares the objectives
         warnings.simplefilter("ignore", ConvergenceWarning)
         return principal_axes(X, s, tol=5e-3, seed=seed, max_iter=50).V
 
 
-def concentrate(X: Operator, start: Start, h: int, fixed: bool) -> Start:
+def concentrate(X: Matrix, start: Start, h: int, fixed: bool) -> Start:
     """Take C-steps while they gain: centre and one subspace-iteration step of the h nearest rows.
 
     Each is a step of DCA on the sum of the h smallest squared residuals, which never rises.
     """
-    center, W, objective = start.center[:, None], start.W, np.inf
+    center, W, objective = start.center, start.W, np.inf
     for _ in range(STEPS):
-        view = Centered(X, center)
-        Y = view @ W
-        residual2 = np.clip(view.row_norms() ** 2 - (Y * Y).sum(axis=1), 0.0, None)
-        nearest = np.argpartition(residual2, h - 1)[:h]
-        keep = np.zeros(X.shape[0])
-        keep[nearest] = 1.0
-        before, objective = objective, float(residual2[nearest].mean())
+        rows = measure(X, center, W)
+        nearest = rows.nearest(h)
+        before, objective = objective, float((rows.residuals[nearest] ** 2).mean())
         if objective >= (1 - GAIN) * before:
-            break
+            return replace(start, center=center, W=W, rows=rows)
+        # One product, of which the first column is the sum of the nearest rows.
+        H = np.concatenate([np.ones((h, 1)), rows.scores[nearest]], axis=1)
+        Z = Centered(Matrix(X.data[nearest]), center[:, None]).rmatmul(H)
+        shift, Z = Z[:, :1] / h, Z[:, 1:]
         if not fixed:
-            shift = view.rmatmul(keep[:, None]) / h
-            center, Y = center + shift, Y - shift.T @ W
-        W = orthonormalize(view.rmatmul(keep[:, None] * Y))
-    return replace(start, center=center[:, 0], W=W)
+            center, Z = center + shift[:, 0], Z - h * shift * (shift.T @ W)
+        W = orthonormalize(Z)
+    return replace(start, center=center, W=W, rows=None)
 
 
 def peeled(
@@ -159,7 +185,7 @@ def peeled(
     if n - left < PEELED * n or left < max(LEFT * n, 2 * (s + 1)):
         return None
     rest = Matrix(X.data[~drop])
-    middle = spatial_median(rest)[:, 0] if fixed is None else fixed
+    middle = spatial_median(rest, tol=MIDDLE)[:, 0] if fixed is None else fixed
     new = make_start(rest, "stahel_donoho", s, middle, fixed is not None, rng)
     new = concentrate(rest, new, half(left, s), fixed is not None)
     new = concentrate(X, new, min(h, half(left, s)), fixed is not None)
@@ -195,9 +221,7 @@ def split(X: Matrix, start: Start, rows: Measured, fixed: np.ndarray | None) -> 
     kept = near[np.abs(t - location) <= 3 * scale]
     if len(kept) < max(LEFT * n, 2 * (s + 1)):
         return None
-    group = Matrix(X.data[kept])
-    center = group.column_sums()[0] / len(kept) if fixed is None else fixed
-    new = Start(f"{start.name}, split", center, _leading(Centered(group, center[:, None]), s, 0))
+    new = Start(f"{start.name}, split", *_center_and_axes(Matrix(X.data[kept]), s, fixed))
     return concentrate(X, new, min(h, len(kept)), fixed is not None)
 
 
@@ -209,42 +233,56 @@ def best_start(X: Matrix, init: Any, s: int, fixed: np.ndarray | None, rng: Gene
     """
     n = X.shape[0]
     h = half(n, s)
-    middle = spatial_median(X)[:, 0] if fixed is None else fixed
+    middle = spatial_median(X, tol=MIDDLE)[:, 0] if fixed is None else fixed
     names = as_starts(init, s, X.shape[1])
     starts = [make_start(X, name, s, middle, fixed is not None, rng) for name in names]
     if len(starts) == 1 and starts[0].name != "stahel_donoho":
         return starts[0]
+    near: list[Start] = []
+    for start in starts:
+        new = concentrate(X, start, h, fixed is not None).measured(X)
+        if not any(are_alike(X, new, other, h) for other in near):
+            near.append(new)
+    others = [peeled(X, start, start.beside(X), fixed, rng) for start in near]
+    others += [split(X, start, start.beside(X), fixed) for start in near]
     first = [start for start in starts if start.name == "stahel_donoho"]
-    near = [concentrate(X, start, h, fixed is not None) for start in starts]
-    beside = [measure(X, start.center, start.W) for start in near]
-    pairs = list(zip(near, beside, strict=True))
-    others = [peeled(X, start, rows, fixed, rng) for start, rows in pairs]
-    others += [split(X, start, rows, fixed) for start, rows in pairs]
     others += [start for start in starts if start.name != "stahel_donoho"]
-    last = [start for start in others if start is not None]
-    found = [*first, *near, *last]
-    before, after = ([measure(X, start.center, start.W) for start in a] for a in (first, last))
-    measured = [*before, *beside, *after]
-    k, reach = choose(measured, freedom(X, s))
-    best, mine = found[k], np.zeros(n, dtype=bool)
-    mine[measured[k].nearest(h)] = True
-    agreement, nearness = 1.0, 0.0
-    for other, rows, r in zip(found, measured, reach, strict=True):
-        common = float(mine[rows.nearest(h)].mean())
-        cosine = np.linalg.svd(best.W.T @ other.W, compute_uv=False).min()
-        if common < agreement and cosine < SAME:
+    candidates = [*first, *near, *(start for start in others if start is not None)]
+    candidates = [start.measured(X) for start in candidates]
+    k, reach = choose([start.beside(X) for start in candidates], freedom(X, s))
+    best, agreement, nearness = candidates[k], 1.0, 0.0
+    for other, r in zip(candidates, reach, strict=True):
+        common = shared_rows(best.beside(X), other.beside(X), h)
+        if common < agreement and cosine_between(best.W, other.W) < SAME:
             agreement, nearness = common, min(reach[k] / r, 1.0) if r > 0 else 1.0
     return replace(best, agreement=agreement, nearness=nearness, compared=True)
+
+
+def shared_rows(one: Measured, other: Measured, h: int) -> float:
+    """Return the share of the h nearest rows that two measurements have in common."""
+    mine = np.zeros(len(one.residuals), dtype=bool)
+    mine[one.nearest(h)] = True
+    return float(mine[other.nearest(h)].mean())
+
+
+def cosine_between(W: np.ndarray, V: np.ndarray) -> float:
+    """Return the cosine of the largest angle between two subspaces."""
+    return float(np.linalg.svd(W.T @ V, compute_uv=False).min())
+
+
+def are_alike(X: Matrix, one: Start, other: Start, h: int) -> bool:
+    """Return whether two starts have one subspace and nearly one set of nearest rows."""
+    common = shared_rows(one.beside(X), other.beside(X), h)
+    return common >= ALIKE and cosine_between(one.W, other.W) >= SAME
 
 
 def fitted_start(X: Matrix, init: Any, s: int, fixed: np.ndarray | None, rng: Generator) -> Start:
     """Return the best start, fitted to its good rows unless it was clearly better as it was."""
     start = best_start(X, init, s, fixed, rng)
     if not start.compared:
-        return start
-    new = reweighted(X, start, fixed)
-    before, after = (measure(X, a.center, a.W) for a in (start, new))
-    return start if clearly_better(before, after, freedom(X, s)) else new
+        return start.measured(X)
+    new = reweighted(X, start, fixed).measured(X)
+    return start if clearly_better(start.beside(X), new.beside(X), freedom(X, s)) else new
 
 
 def reweighted(X: Matrix, start: Start, fixed: np.ndarray | None) -> Start:
@@ -256,14 +294,13 @@ def reweighted(X: Matrix, start: Start, fixed: np.ndarray | None) -> Start:
     s = start.W.shape[1]
     good: np.ndarray | None = None
     for q in (FIRST, LAST):
-        rows = measure(X, start.center, start.W)
+        rows = start.beside(X)
         distances = rows.residuals
         if good is not None:
             share = min((s + 1) / good.sum(), 0.5)
             distances = distances / np.sqrt(np.where(good, 1 - share, 1 + share))
         limit = cutoff(*bulk(distances, rows.scores, freedom(X, s)), q)
         good = distances <= max(limit, np.sort(distances)[min(len(distances) - 1, 2 * s)])
-        chosen = Matrix(X.data[good])
-        center = chosen.column_sums()[0] / chosen.shape[0] if fixed is None else fixed
-        start = replace(start, center=center, W=_leading(Centered(chosen, center[:, None]), s, 0))
+        center, W = _center_and_axes(Matrix(X.data[good]), s, fixed)
+        start = replace(start, center=center, W=W, rows=None)
     return start
