@@ -11,6 +11,7 @@ from array_api_compat import device, is_numpy_array
 from ... import progress
 from ...linalg import Array, column_norms, namespace, norm, on_gpu, standard_normal, to_numpy
 from ...operators import Operator
+from ...operators.block_ops import multiply, multiply_transposed
 from ..base import TINY
 from .certificate import FAILURE, ROUNDING_RISE, Certificate, ceiling_of
 from .ritz import ROUNDING, Ritz, cholesky_qr, leading_eigenpairs, unit_of
@@ -102,7 +103,7 @@ class Lanczos:
     def restart(self, theta: np.ndarray, S: np.ndarray) -> None:
         """Replace V by the Ritz vectors ``V S``; ``C V = V T + Q K`` still holds."""
         keep = S.shape[1]
-        self.V[:, :keep] = self.V[:, : self.m] @ self.array(S)
+        self.V[:, :keep] = multiply_transposed(self._rows(0), self.array(S))
         self.T[:keep, :keep] = np.diag(theta)
         self.K = self.K @ S
         self.m, self.recent, self.R = keep, 0, None
@@ -144,6 +145,10 @@ class Lanczos:
         values = np.ascontiguousarray(values)
         return self.xp.asarray(values, dtype=self.V.dtype, device=device(self.V))
 
+    def _rows(self, first: int) -> Array:
+        """Return the vectors of V from ``first`` on as rows, which the C kernels read in threads."""
+        return self.V.T[first : self.m, :]
+
     def _split(self, Z: Array, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Return H and B with ``Z = V H + Q B``, and set Q; ``first`` is that of :meth:`_project`.
 
@@ -172,16 +177,16 @@ class Lanczos:
         The first projection uses the columns from ``first`` on, as the others hold only rounding; the
         next ones use all of V, until one removes less than half of Z ("twice is enough").
         """
-        V = self.V[:, : self.m]
-        H = V[:, first:].T @ Z
-        Z = Z - V[:, first:] @ H
+        rows = self._rows(first)
+        H = multiply(rows, Z)
+        Z = Z - multiply_transposed(rows, H)
         if first:
             zeros = self.xp.zeros((first, Z.shape[1]), dtype=Z.dtype, device=device(Z))
             H = self.xp.concat([zeros, H], axis=0)
-        size = norm(Z)
+        size, rows = norm(Z), self._rows(0)
         for _ in range(4):
-            part = V.T @ Z
-            Z, H, before = Z - V @ part, H + part, size
+            part = multiply(rows, Z)
+            Z, H, before = Z - multiply_transposed(rows, part), H + part, size
             size = norm(Z)
             if size > 0.5 * before:
                 break
