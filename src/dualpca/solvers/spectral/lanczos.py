@@ -14,7 +14,8 @@ from ...operators import Operator
 from ...operators.block_ops import multiply, multiply_transposed
 from ..base import TINY
 from .certificate import FAILURE, ROUNDING_RISE, Certificate, ceiling_of
-from .ritz import ROUNDING, Ritz, cholesky_qr, leading_eigenpairs, unit_of
+from .projected import Eigenpairs
+from .ritz import ROUNDING, Ritz, cholesky_qr, unit_of
 
 #: Vectors a step: 16 cost a CPU no more than 8 (float32, 4000 x 2000: 4.9 ms, 24 of them 6.9 ms);
 #: a GPU wants more.
@@ -90,15 +91,15 @@ class Lanczos:
         self.K = np.zeros((self.Q.shape[1], self.m))
         self.K[:, m:] = B
 
-    def ritz(self, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return leading Ritz values, coordinates of their vectors in V, and residual norms.
+    def eigenpairs(self) -> Eigenpairs:
+        """Return the Ritz values and the coordinates of Ritz vectors in V, computed when asked for."""
+        return Eigenpairs(self.T[: self.m, : self.m])
 
-        At least ``most`` of them are returned if V has as many.
-        """
-        theta, S = leading_eigenpairs(self.T[: self.m, : self.m], most)
+    def residual_norms(self, S: np.ndarray) -> np.ndarray:
+        """Return the norms of the residuals of the Ritz vectors ``V S``."""
         if self.complete:
-            return theta, S, np.zeros(len(theta))
-        return theta, S, np.hypot(column_norms(self.K @ S), self.lost)
+            return np.zeros(S.shape[1])
+        return np.hypot(column_norms(self.K @ S), self.lost)
 
     def restart(self, theta: np.ndarray, S: np.ndarray) -> None:
         """Replace V by the Ritz vectors ``V S``; ``C V = V T + Q K`` still holds."""
