@@ -18,14 +18,13 @@ from ...operators import Operator
 from ...progress import phase, report_step, stopped
 from .base import SpectralSolver, is_explicit_on_gpu, narrow_side
 from .certificate import FAILURE, ROUNDING_RISE, Certificate, leading_ceilings
-from .costs import expected_steps, step_seconds, sweep_seconds, wide_block
+from .costs import LOOSE, expected_steps, step_seconds, sweep_seconds, wide_block
 from .lanczos import BLOCK, PATIENCE, Lanczos, block_of, energy_at_most, look_beyond
+from .projected import ALL, Eigenpairs
 from .ritz import (
-    FEW_SIDE,
     ROUNDING,
     Ritz,
     SubspaceResult,
-    leading_eigenpairs,
     measured_pairs,
     relative_residual,
     right_pairs,
@@ -190,7 +189,7 @@ class _Run:
         failure: float,
     ) -> None:
         self.A, self.s, self.tol, n = A, s, tol, A.shape[1]
-        self.failure = failure
+        self.failure, self.verify = failure, options.verify
         self.energy = energy_at_most(A, energy, ROUNDING_RISE * unit_of(A))
         self.certificate: Certificate | None = None  # where no look at the complement is needed
         self.sketched = False
@@ -199,13 +198,16 @@ class _Run:
             # Passes that wait for the data count more.
             b = max(b, wide_block(s, 2 * tol if A.read_seconds else tol))
         self.b = max(1, min(b, n))
+        # Of fewer vectors than components the first Ritz values are poor, and looks find what they miss
+        # (Gaussian 2000 x 2000, s = 80, tol 0.3: 40 passes, and 29 so).
+        poor = start is None and self.b < s and not A.read_seconds
+        self.aim = min(tol, LOOSE) if poor else tol  # the residual to reach
         self._gaussian = start is None and 2 <= s <= self.b - BEYOND and tol >= START_TOL
         if start is None:
             start = A.asarray(rng.standard_normal((n, self.b)))
         self.limit = min(n, max(options.basis or self._affordable(start), s + 4 * self.b))
         self._kept = max(s + self.b, (s + self.limit) // 2)  # by a restart
-        self._reach = s + 4 * self.b  # Ritz vectors that the look may want
-        self.aim, self.verify = tol, options.verify  # the residual to reach
+        self._beyond = [s + k for k in (self.b // 2, self.b, 2 * self.b)]  # what the look may want
         width = min(n, self.limit + max(2 * self.b, start.shape[1]))
         what = f"{width:,} vectors of {n:,} numbers, for {s:,} components,"
         nbytes = width * n * itemsize(start) + 8 * width**2
@@ -236,25 +238,26 @@ class _Run:
             crowded = basis.m + basis.Q.shape[1] > self.limit
             if basis.m < s or not (basis.complete or self.out or crowded or basis.steps >= check):
                 continue
-            wanted = basis.m if basis.complete else self._kept if crowded else self._reach
-            self.theta, S, r = basis.ritz(max(wanted, self._reach))
-            theta = self.theta[:s]
-            residual = relative_residual(r[:s], theta)
-            self.bounds = np.hypot(r[:s], ROUNDING * basis.eps * max(theta[0], 0.0))
+            pairs = basis.eigenpairs()
+            wanted = basis.m if basis.complete else self._kept if crowded else self._beyond[0]
+            self.theta, S = pairs.leading(wanted)
+            theta, r = self.theta[:s], basis.residual_norms(S[:, :s])
+            residual = relative_residual(r, theta)
+            self.bounds = np.hypot(r, ROUNDING * basis.eps * max(theta[0], 0.0))
             bound = relative_residual(self.bounds, theta)
             self.out = report_step("krylov", bound, self.tol, self.A.passes) or self.out
             rounding = np.full(s, math.hypot(2 * ROUNDING * basis.eps * theta[0], basis.lost))
             floor = relative_residual(rounding, theta)  # more steps add to it
             final, wait = basis.complete or self.out or residual <= floor, 0
             if final or residual <= self.aim:
-                keep, feasible = self._easiest(S)
+                keep, feasible = self._easiest(pairs)
                 # With more Ritz vectors than s out of the way a look takes few steps.
                 waited = waited or (feasible and keep == s)
                 wait = self._certify_by_start(S) if waited and self.verify and not final else 0
                 done = self.certificate is not None or (feasible and not wait)
                 if final or not self.verify or done:
                     self.converged = basis.complete or residual <= self.tol
-                    return basis.restart(self.theta[:keep], S[:, :keep])
+                    return basis.restart(*pairs.leading(keep))
                 self.aim = self.aim if wait else 0.5 * residual
             if self._certify_sketch(theta):
                 return None
@@ -264,11 +267,10 @@ class _Run:
             remaining = self._remaining(before, residual)
             before = (basis.steps, residual)
             # A large eigenproblem takes as long as a few steps: rather one of these too many.
-            ahead = 0.8 * remaining + (0.5 if basis.m > FEW_SIDE else 0.0)
+            ahead = 0.7 * remaining + (0.5 if basis.m > ALL else 0.0)
             check = basis.steps + max(1, min(int(ahead), basis.steps))
             if crowded:
-                keep = min(basis.m, self._kept)
-                basis.restart(self.theta[:keep], S[:, :keep])
+                basis.restart(*pairs.leading(self._kept))
 
     def _certify_sketch(self, theta: np.ndarray) -> bool:
         """Take the eigenvectors of ``N <= C`` where the trace of ``C - N`` is small enough.
@@ -290,7 +292,7 @@ class _Run:
         left = energy - trace
         if left > self.tol * trace:  # no eigenvalues are as large
             return False
-        values, S = leading_eigenpairs(N, len(N))
+        values, S = Eigenpairs(N).leading(len(N))
         if left > self.tol * norm(values[:s]):
             return False
         width = basis.m + basis.Q.shape[1]
@@ -329,7 +331,7 @@ class _Run:
         wait = math.ceil(q * (math.acosh(1 + 2 * bound) / math.acosh(1 + 2 * self.tol) - 1))
         return wait if wait * self.b <= LOOK_STEPS * BLOCK else 0
 
-    def _easiest(self, S: np.ndarray) -> tuple[int, bool]:
+    def _easiest(self, pairs: Eigenpairs) -> tuple[int, bool]:
         """Return how many Ritz vectors to keep for the look, and whether it might get to ``tol``.
 
         The more are kept, the lower is the ceiling of their complement. But Ritz vectors that have not
@@ -338,23 +340,26 @@ class _Run:
         left, a look is in vain where the next Ritz value as a ceiling, which none is below, does not
         certify them.
         """
-        basis, s, b, theta = self.basis, self.s, self.b, self.theta
+        basis, s = self.basis, self.s
         if basis.complete:
             return basis.m, True
-        most = min(len(theta), self.limit - 4 * b)
-        sizes = [k for k in (s + b // 2, s + b, s + 2 * b, s + 4 * b) if k <= most]
-        K = basis.K @ S[:, : max(sizes, default=s)]
-        for k in reversed(sizes):
-            if Certificate(theta[:k], K[:, :k], float(theta[s - 1])).shortfall(s) <= 0.5 * self.tol:
-                return k, True
+
+        def harmless(k: int) -> bool:
+            theta, S = pairs.leading(k)
+            return (
+                Certificate(theta, basis.K @ S, float(theta[s - 1])).shortfall(s) <= 0.5 * self.tol
+            )
+
+        sizes = [k for k in self._beyond if k <= min(basis.m, self.limit - 4 * self.b)]
+        if sizes and harmless(sizes[0]):  # more never do less harm
+            return next((k for k in reversed(sizes[1:]) if harmless(k)), sizes[0]), True
+        theta, S = pairs.leading(s + 1)
         least = float(theta[s]) if len(theta) > s else 0.0
-        known = Certificate(theta[:s], K[:, :s], least, self.energy)
+        known = Certificate(theta[:s], basis.K @ S[:, :s], least, self.energy)
         return s, known.shortfall(s) <= self.tol
 
     def _remaining(self, before: tuple[int, float], residual: float) -> float:
         """Estimate the steps to go, as residuals fall geometrically: most tests can be skipped."""
-        if residual <= self.aim:
-            return 0.0
         steps, last = before
         if not residual < last:
             return 4.0

@@ -11,9 +11,11 @@ from array_api_compat import device, is_numpy_array
 from ... import progress
 from ...linalg import Array, column_norms, namespace, norm, on_gpu, standard_normal, to_numpy
 from ...operators import Operator
+from ...operators.block_ops import multiply, multiply_transposed
 from ..base import TINY
 from .certificate import FAILURE, ROUNDING_RISE, Certificate, ceiling_of
-from .ritz import ROUNDING, Ritz, cholesky_qr, leading_eigenpairs, unit_of
+from .projected import Eigenpairs
+from .ritz import ROUNDING, Ritz, cholesky_qr, unit_of
 
 #: Vectors a step: 16 cost a CPU no more than 8 (float32, 4000 x 2000: 4.9 ms, 24 of them 6.9 ms);
 #: a GPU wants more.
@@ -89,20 +91,20 @@ class Lanczos:
         self.K = np.zeros((self.Q.shape[1], self.m))
         self.K[:, m:] = B
 
-    def ritz(self, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return leading Ritz values, coordinates of their vectors in V, and residual norms.
+    def eigenpairs(self) -> Eigenpairs:
+        """Return the Ritz values and the coordinates of Ritz vectors in V, computed when asked for."""
+        return Eigenpairs(self.T[: self.m, : self.m])
 
-        At least ``most`` of them are returned if V has as many.
-        """
-        theta, S = leading_eigenpairs(self.T[: self.m, : self.m], most)
+    def residual_norms(self, S: np.ndarray) -> np.ndarray:
+        """Return the norms of the residuals of the Ritz vectors ``V S``."""
         if self.complete:
-            return theta, S, np.zeros(len(theta))
-        return theta, S, np.hypot(column_norms(self.K @ S), self.lost)
+            return np.zeros(S.shape[1])
+        return np.hypot(column_norms(self.K @ S), self.lost)
 
     def restart(self, theta: np.ndarray, S: np.ndarray) -> None:
         """Replace V by the Ritz vectors ``V S``; ``C V = V T + Q K`` still holds."""
         keep = S.shape[1]
-        self.V[:, :keep] = self.V[:, : self.m] @ self.array(S)
+        self.V[:, :keep] = multiply_transposed(self._rows(0), self.array(S))
         self.T[:keep, :keep] = np.diag(theta)
         self.K = self.K @ S
         self.m, self.recent, self.R = keep, 0, None
@@ -144,6 +146,10 @@ class Lanczos:
         values = np.ascontiguousarray(values)
         return self.xp.asarray(values, dtype=self.V.dtype, device=device(self.V))
 
+    def _rows(self, first: int) -> Array:
+        """Return the vectors of V from ``first`` on as rows, which the C kernels read in threads."""
+        return self.V.T[first : self.m, :]
+
     def _split(self, Z: Array, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Return H and B with ``Z = V H + Q B``, and set Q; ``first`` is that of :meth:`_project`.
 
@@ -172,16 +178,16 @@ class Lanczos:
         The first projection uses the columns from ``first`` on, as the others hold only rounding; the
         next ones use all of V, until one removes less than half of Z ("twice is enough").
         """
-        V = self.V[:, : self.m]
-        H = V[:, first:].T @ Z
-        Z = Z - V[:, first:] @ H
+        rows = self._rows(first)
+        H = multiply(rows, Z)
+        Z = Z - multiply_transposed(rows, H)
         if first:
             zeros = self.xp.zeros((first, Z.shape[1]), dtype=Z.dtype, device=device(Z))
             H = self.xp.concat([zeros, H], axis=0)
-        size = norm(Z)
+        size, rows = norm(Z), self._rows(0)
         for _ in range(4):
-            part = V.T @ Z
-            Z, H, before = Z - V @ part, H + part, size
+            part = multiply(rows, Z)
+            Z, H, before = Z - multiply_transposed(rows, part), H + part, size
             size = norm(Z)
             if size > 0.5 * before:
                 break
