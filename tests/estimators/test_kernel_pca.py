@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -14,6 +16,7 @@ from sklearn.metrics.pairwise import (
     laplacian_kernel,
     pairwise_kernels,
 )
+from tests.loops import over
 
 from dualpca import PCA, DCProblem, KernelPCA, RobustKernelPCA
 from dualpca.formulations import formulation
@@ -674,7 +677,7 @@ def test_sparse_columns_with_zeros_stay_sparse_beside_a_column_far_away(monkeypa
     dense = X.toarray()
     sizes = []
     monkeypatch.setattr(
-        "dualpca.kernels.pairwise.shifted_rows",
+        "dualpca.kernels.distances.shifted_rows",
         lambda A, origin, before=_pairwise.shifted_rows: (
             sizes.append(before(A, origin)) or sizes[-1]
         ),
@@ -848,3 +851,42 @@ def test_rbf_is_symmetric_and_that_of_scikit_learn_whatever_the_threads(n_jobs):
     assert_array_equal(K, K.T)
     assert_allclose(K, pairwise_kernels(X, X, metric="rbf", gamma=0.3), rtol=1e-13)
     assert_allclose(_pairwise.pairwise(X[:9], X, "rbf", gamma=0.3), K[:9], rtol=1e-13)
+
+
+def many_rows(dtype=np.float64):
+    """So many rows that kernels are in float32 where ``tol`` is loose."""
+    return rows(1000, seed=3).astype(dtype)
+
+
+@cache
+def spectrum(dtype):
+    """Their centred kernel matrix in float64, and its leading eigenvalues."""
+    K = centred_kernel(many_rows(dtype).astype(float), "rbf", 1 / 6)
+    return K, np.linalg.eigvalsh(K)[::-1][:8]
+
+
+@over("dtype", [np.float32, np.float64])
+@over("tol", [1e-1, 1e-2, 1e-3])
+@over("s", [2, 8])
+def test_kernels_in_float32_serve_a_loose_tol(dtype, tol, s):
+    X, fresh = many_rows(dtype), rows(20, seed=4, dtype=dtype)
+    kpca = KernelPCA(s, kernel="rbf", tol=tol, solver="krylov", random_state=0).fit(X)
+    assert kpca.solver_.startswith("krylov (float32)")
+    V, theta = kpca.eigenvectors_, kpca.eigenvalues_
+    assert V.dtype == theta.dtype == kpca.transform(fresh).dtype == dtype
+    assert_allclose(V.T @ V, np.eye(s), atol=1e-5 if dtype == np.float32 else 1e-12)
+    (K, best), wide = spectrum(dtype), np.linalg.qr(V.astype(float))[0]
+    captured = float(np.sum(wide * (K @ wide)))
+    assert 1 - captured / best[:s].sum() <= kpca.variance_shortfall_
+    assert_allclose(theta.sum(), captured, rtol=2e-6)
+    residual = independent_residual(kpca, X.astype(float), metric="rbf", gamma=1 / 6)
+    assert residual <= 1.01 * kpca.residual_ + 1e-6 * (dtype == np.float32)
+    assert kpca.residual_ <= 1.01 * tol
+
+
+@over(["tol", "gamma"], [(1e-4, 1 / 6), (1e-2, 1e-3), (1e-2, 50.0)])
+def test_kernels_of_float64_rows_are_in_float64_where_float32_would_show(tol, gamma):
+    kpca = KernelPCA(3, kernel="rbf", gamma=gamma, tol=tol, solver="krylov", random_state=0)
+    assert kpca.fit(many_rows()).solver_.startswith("krylov (float64)")
+    theta = np.linalg.eigvalsh(centred_kernel(many_rows(), "rbf", gamma))[::-1][:3]
+    assert_allclose(kpca.eigenvalues_.sum(), theta.sum(), rtol=tol)

@@ -198,14 +198,15 @@ class KernelMixin(KernelParameters, WeightedMixin):
             params["origin"] = self._kernel_shift
         return partial(pairwise.pairwise, metric=self.kernel, n_jobs=self.n_jobs, **params)
 
-    def _kernel_operator(self, X: Any) -> Kernel:
-        """Return K, held in memory where it is small enough."""
+    def _kernel_operator(self, X: Any, *, single: bool = False) -> Kernel:
+        """Return K, held in memory where it is small enough; ``single`` is that of ``rbf``."""
         if self.kernel == "precomputed":
             return Kernel.from_matrix(X)
         if self.kernel == "linear":
             return Kernel.linear(self._shifted(X))
         if X.shape[0] ** 2 * X.dtype.itemsize <= KERNEL_BYTES:
-            return Kernel.from_matrix(self._kernel_function()(X, X))
+            given = {"single": True} if single else {}
+            return Kernel.from_matrix(self._kernel_function()(X, X, **given))
         return Kernel.from_function(self._kernel_function(), X)
 
     def _diagonal(self, X: Any) -> Any:

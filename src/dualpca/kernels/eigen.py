@@ -38,19 +38,21 @@ def kernel_eigenpairs(
     definite: bool,
     centered: bool,
     equal: Callable[[], bool],
+    noise: float = 0.0,
     **options: Any,
 ) -> SubspaceResult:
     """Return Ritz pairs of ``X X^T`` on an orthonormal H, explicit whatever the formulation.
 
     ``rows`` is the centred and weighted X, K is X before that, ``total`` is the trace of ``X X^T``, and n
     is ``n_components``. The ``kernel`` is ``definite`` if it has no negative eigenvalue whatever the
-    rows; ``equal()`` returns whether all rows are the same, and is called if K does not differ.
+    rows; ``equal()`` returns whether all rows are the same, and is called if K does not differ. K is off
+    by its own rounding, or by ``noise`` in the spectral norm where that is more.
     """
     N, tol = rows.shape[0], options["tol"]
     fraction = n is not None and not isinstance(n, Integral)
     s = min(int(n), N) if isinstance(n, Integral) else N
     energy = K.energy()
-    rounding = 2 * eps(rows) * max(energy - total, 0.0) / np.sqrt(N)
+    rounding = max(2 * eps(rows) * max(energy - total, 0.0) / np.sqrt(N), noise)
     direct = options["formulation"] is None and options["solver"] in ("auto", "lapack", "krylov")
 
     def check(theta: Array, V: Array, view: Operator, scale: float, noise: float) -> float:
@@ -104,11 +106,17 @@ def kernel_eigenpairs(
     # The trace of K is less than its positive eigenvalues by the negative ones, known to a factor of 2.
     energy = result.certificate.energy + 2 * N * negative * scale**2
     result = replace(result, certificate=replace(result.certificate, energy=energy))
-    return _with_rounding(result, rounding, kernel, definite, tol, options["max_iter"])
+    return _with_rounding(result, rounding, noise, kernel, definite, tol, options["max_iter"])
 
 
 def _with_rounding(
-    result: SubspaceResult, rounding: float, kernel: Any, definite: bool, tol: float, max_iter: int
+    result: SubspaceResult,
+    rounding: float,
+    noise: float,
+    kernel: Any,
+    definite: bool,
+    tol: float,
+    max_iter: int,
 ) -> SubspaceResult:
     """Return the result with the rounding of K in its residuals, and warn if these are above ``tol``.
 
@@ -121,7 +129,7 @@ def _with_rounding(
     least = max(tol, rounded if direct else 0.0)
     lost = rounding * np.sqrt(len(ritz.theta)) / size if size > 0 else 0.0
     negative = norm(ritz.residuals[ritz.theta == 0])
-    if lost > rounded:
+    if noise or lost > rounded:
         ritz = replace(ritz, residuals=np.hypot(ritz.residuals, rounding).astype(ritz.V.dtype))
         result = replace(result, ritz=ritz, certificate=result.certificate.at_least(lost**2))
     if not definite and negative > 1.01 * least * math.hypot(size, negative):

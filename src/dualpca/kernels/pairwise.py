@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from joblib import effective_n_jobs
 from numpy.random import Generator
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from ..linalg import to_numpy
-from ..operators import Operator, as_operator, block_ops
+from ..operators import Operator, as_operator
 from ..operators.block_ops import as_float, as_float64, block_rows, dense, moments, row_norms, stack
-from ..operators.centering import FULL, stored_by_column, subtract_from_sparse
+from ..operators.centering import FULL, stored_by_column
 from ..preprocessing.columns import is_finite
+from .distances import distances, rbf, refine_distances, row_slices, shifted_rows, squares
 
 #: The kernels that have a name.
 KERNELS = (
@@ -27,10 +26,6 @@ KERNELS = (
 #: Rows are shifted where their mean has this many times the energy of their deviations from it.
 SHIFT_RATIO = 10.0
 
-#: A squared distance is computed anew from differences where the rounding of inner products may
-#: change the kernel by more than this many units of its rounding.
-REFINE_ABOVE = 16.0
-
 
 def row_array(X: Any) -> Any:
     """Return X as an array (a memory map stays one) or in CSR, to be sliced by rows."""
@@ -40,11 +35,6 @@ def row_array(X: Any) -> Any:
 def row_operator(X: Any) -> Operator:
     """Return the operator that reads the rows of X, an array, a sparse matrix or an operator."""
     return as_operator(X.tocsr() if sp.issparse(X) else X)
-
-
-def row_slices(N: int, step: int) -> list[slice]:
-    """Return slices of ``step`` rows that cover N rows."""
-    return [slice(i, min(i + step, N)) for i in range(0, N, step)]
 
 
 def origin_near_rows(X: Any) -> np.ndarray | None:
@@ -73,14 +63,6 @@ def origin_near_rows(X: Any) -> np.ndarray | None:
     return origin
 
 
-def shifted_rows(X: Any, origin: np.ndarray | None) -> Any:
-    """Return ``X - 1 origin^T``; sparse rows stay sparse where the origin is 0."""
-    if origin is None:
-        return X
-    with np.errstate(over="ignore"):  # squares() refuses those rows
-        return subtract_from_sparse(X, origin) if sp.issparse(X) else X - origin
-
-
 def pairwise(
     X: Any, Y: Any, metric: Any = "rbf", origin: np.ndarray | None = None, **params: Any
 ) -> np.ndarray:
@@ -96,7 +78,7 @@ def pairwise(
     if metric == "rbf":
         gamma = params.get("gamma")
         gamma = 1 / X.shape[1] if gamma is None else float(gamma)
-        return _rbf(X, Y, gamma, origin, params.get("n_jobs"))
+        return rbf(X, Y, gamma, origin, params.get("n_jobs"), single=params.get("single", False))
     if "chi2" in metric and (sp.issparse(X) or not X.flags.writeable):  # dense copies, by blocks
         blocks = (np.array(dense(X[r])) for r in row_slices(X.shape[0], block_rows(X.shape[1], 8)))
         return np.concatenate([pairwise(b, np.array(dense(Y)), metric, **params) for b in blocks])
@@ -158,76 +140,6 @@ def _units(X: Any) -> Any:
     unit = X.copy()
     unit.data /= np.repeat(norms, np.diff(X.indptr))
     return unit
-
-
-def squares(A: Any) -> np.ndarray:
-    """Return ``||a||^2`` for each row; raise an error where that overflows."""
-    with np.errstate(over="ignore"):
-        sums = np.asarray(block_ops.squares(A).sum(axis=1)).ravel()
-    if not sums.max(initial=0.0) < np.finfo(float).max / 8:  # so that a distance is finite too
-        raise ValueError(
-            "X has entries so large that their squares overflow float64; divide X by its largest "
-            "magnitude"
-        )
-    return sums
-
-
-def distances(A: Any, B: Any, a2: np.ndarray, b2: np.ndarray) -> np.ndarray:
-    """Return ``||a - b||^2 = ||a||^2 + ||b||^2 - 2 a^T b``, off by the rounding of the squares."""
-    D = dense((-2 * A) @ B.T)
-    D += a2[:, None]
-    D += b2
-    return np.maximum(D, 0, out=D)
-
-
-def refine_distances(D: np.ndarray, A: Any, B: Any, inexact: np.ndarray) -> None:
-    """Compute the inexact squared distances in D from differences, which have all digits."""
-    i, j = np.nonzero(inexact)
-    for c in row_slices(len(i), block_rows(A.shape[1], 8)):
-        D[i[c], j[c]] = squares(A[i[c]] - B[j[c]])
-
-
-def _rbf(X: Any, Y: Any, gamma: float, origin: np.ndarray | None, n_jobs: int | None) -> np.ndarray:
-    """Return ``exp(-gamma ||x - y||^2)`` by blocks, distances in float64; symmetric if Y is X."""
-    (N, d), M, same = X.shape, Y.shape[0], Y is X
-    K = np.empty((N, M), dtype=np.result_type(X.dtype, Y.dtype))
-    info = np.finfo(float)
-    # Rounding of the squares may change gamma D by up to gamma (||a||^2 + ||b||^2) times this.
-    limit = REFINE_ABOVE * float(np.finfo(K.dtype).eps) / float(info.eps)
-    longest = 800 / gamma if gamma > 0 else info.max  # exp(-800) is 0
-    cuts = row_slices(N, block_rows(min(M, block_rows(d, 8, 8)), 8))
-
-    def strip(r: slice, c: slice, B: Any, b2: np.ndarray) -> None:
-        if same:  # K[c, r] is the transpose of K[r, c]
-            c = slice(c.start, min(c.stop, r.stop))
-            B, b2 = B[: c.stop - c.start], b2[: c.stop - c.start]
-        A = shifted_rows(as_float64(X[r]), origin)
-        a2 = squares(A)
-        D = distances(A, B, a2, b2)
-        with np.errstate(over="ignore", invalid="ignore"):
-            if gamma * float(a2.max() + b2.max()) > limit:
-                size = a2[:, None] + b2
-                least = np.clip(D - 32 * info.eps * size, 0, longest)
-                refine_distances(D, A, B, gamma * size * np.exp(-gamma * least) > limit)
-        low, high = max(r.start, c.start), min(r.stop, c.stop)
-        if same and low < high:
-            Q = D[low - r.start : high - r.start, low - c.start : high - c.start]
-            Q[...] = (Q + Q.T) / 2
-            np.fill_diagonal(Q, 0)
-        if gamma * float(a2.max() + b2.max()) > 400:
-            np.minimum(D, longest, out=D)
-        D *= -gamma
-        np.exp(D.astype(K.dtype, copy=False), out=K[r, c])
-        if same:
-            K[c, r] = K[r, c].T
-
-    with ThreadPoolExecutor(effective_n_jobs(n_jobs)) as pool:
-        for c in row_slices(M, block_rows(d, 8, 8)):
-            B = shifted_rows(as_float64(Y[c]), origin)
-            b2 = squares(B)
-            strips = [r for r in cuts if not same or r.stop > c.start]
-            list(pool.map(lambda r, c=c, B=B, b2=b2: strip(r, c, B, b2), strips))
-    return K
 
 
 def bandwidth(gamma: Any, X: Any, rng: Generator) -> float:
