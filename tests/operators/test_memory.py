@@ -125,8 +125,8 @@ def test_a_basis_shrinks_to_the_memory_there_is_and_the_digits_stay(room, monkey
         vectors.append(shape[0])
         return zeros(shape, **options)
 
-    monkeypatch.setattr("dualpca.solvers.spectral.krylov.SMALL", 0)
-    monkeypatch.setattr("dualpca.solvers.spectral.krylov.available", lambda: 2 * room * 300 * 8)
+    monkeypatch.setattr("dualpca.solvers.spectral.run.SMALL", 0)
+    monkeypatch.setattr("dualpca.solvers.spectral.run.available", lambda: 2 * room * 300 * 8)
     monkeypatch.setattr("array_api_compat.numpy.zeros", counted)
     found = Krylov(block=4)(as_operator(X), 5, tol=1e-10, seed=0)
     np.testing.assert_allclose(np.sqrt(found.ritz.theta), 0.98 ** np.arange(5), rtol=1e-12)

@@ -88,6 +88,8 @@ class Operator(ABC):
     sparse: bool = False
     #: whether C kernels multiply
     uses_kernels: bool = False
+    #: whether they form X^T X, so that rounding float64 rows to float32 costs nothing
+    grams_by_kernels: bool = False
     #: whether the rows lie on a cluster, where arrays with as many rows stay
     is_distributed: bool = False
     #: seconds, roughly, that a pass waits for the data besides the products

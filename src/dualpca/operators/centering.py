@@ -57,6 +57,10 @@ class Centered(View):
     def removed_energy(self) -> float:  # type: ignore[override]
         return self.shape[0] * float(gram(self._c)[0, 0])
 
+    @property
+    def grams_by_kernels(self) -> bool:  # type: ignore[override]
+        return self.X.grams_by_kernels
+
     def energy(self) -> float:
         return super().energy() if self._energy is None else self._energy
 

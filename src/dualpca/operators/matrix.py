@@ -219,8 +219,12 @@ class Matrix(RowBlocked):
             self._moments = *sums, True
         return sums
 
+    @property
+    def grams_by_kernels(self) -> bool:  # type: ignore[override]
+        return native.takes_gram(self.data)
+
     def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
-        if weights is not None or not native.takes_gram(self.data):
+        if weights is not None or not self.grams_by_kernels:
             return super().gram(weights, single=single)
         self._counter[0] += 1
         return native.gram(self.data, threads(), single=single)

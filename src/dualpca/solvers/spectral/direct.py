@@ -20,7 +20,6 @@ from ...linalg import (
     orthonormalize,
     to_numpy,
 )
-from ...native import GRAM_COLUMNS
 from ...operators import Operator, from_gram
 from ...operators.block_ops import one_blas_thread
 from ...progress import phase
@@ -167,8 +166,8 @@ def takes_single(X: Operator, tol: float) -> bool:
     if is_single(X):
         return tol >= SINGLE_TOL["float32"]
     # With few columns the conversion costs more than it saves, unless kernels do it as they read rows.
-    narrow = X.uses_kernels and X.shape[1] <= min(X.shape[0], GRAM_COLUMNS)
-    return tol >= SINGLE_TOL["float64"] and (min(X.shape) >= 256 or narrow)
+    free = X.grams_by_kernels and X.shape[1] <= X.shape[0]
+    return tol >= SINGLE_TOL["float64"] and (min(X.shape) >= 256 or free)
 
 
 def _eigenpairs(
