@@ -86,9 +86,8 @@ class Operator(ABC):
     takes_rows: bool = False
     #: whether the blocks are sparse, so that subtracting from them would densify them
     sparse: bool = False
-    #: whether C kernels multiply
+    #: whether C kernels multiply, and whether they form X^T X, where they round rows as they read them
     uses_kernels: bool = False
-    #: whether they form X^T X, so that rounding float64 rows to float32 costs nothing
     grams_by_kernels: bool = False
     #: whether the rows lie on a cluster, where arrays with as many rows stay
     is_distributed: bool = False

@@ -19,6 +19,8 @@ WIDE = 160e9  # with many columns
 #: So many operations could be done while an entry is read by C kernels, read and converted from float64,
 #: or read by NumPy.
 READ, CONVERT, NUMPY_READ = 28, 90, 100
+#: Arrays of at most so many bytes stay in the cache, where the kernels read them while they multiply.
+CACHED = 2**25
 #: Seconds for each stored entry of a sparse matrix and column, in X^T (X W).
 SPARSE, SCIPY_SPARSE = 0.4e-9, 1.0e-9  # by C kernels and by SciPy
 #: Seconds for each product of two stored entries in a sparse X^T X.
@@ -47,6 +49,8 @@ def sweep_seconds(X: Operator, b: int, *, converted: bool) -> float:
         return (SPARSE if kernels else SCIPY_SPARSE) * X.entries * b
     single = X.precision == "float32" or (converted and kernels)
     read = NUMPY_READ if not kernels else CONVERT if X.precision != "float32" and single else READ
+    if read == READ and N * d * (4 if single else 8) <= CACHED:
+        read = 0
     operations = d * d * (2 * b + read / 2) if X.T.implicit else N * d * (4 * b + read)
     return operations / (WIDE if single else WIDE / 2)
 
