@@ -1,4 +1,4 @@
-"""Thin products and fits of rows with wrong cells by C kernels, which are optional.
+"""Thin products, Gram matrices and fits of rows with wrong cells by C kernels, which are optional.
 
 NumPy and SciPy do the same without them. A kernel keeps a few rows of X in the cache, for both products
 of ``X^T (X W)`` or all steps of a fit, so that X is read from memory once. ``DUALPCA_NATIVE=0`` in the
