@@ -17,7 +17,7 @@ TALL = 8
 GPU_SHARE, SHARE, STEPS = 1 / 8, 1 / 32, 5
 
 #: From this ``tol`` on a start from a sample leaves little to do.
-LOOSE = 5e-2
+SAMPLED_TOL = 5e-2
 
 #: Columns of the start that stay random: what a few rows hold alone, no sample shows.
 RANDOM = 8
@@ -33,7 +33,7 @@ def begins_with_sample(X: Operator, tol: float) -> bool:
 
     They save passes that wait for the data, and are nearly all that a loose ``tol`` asks for.
     """
-    return is_tall(X) and (X.read_seconds > 0 or tol >= LOOSE)
+    return is_tall(X) and (X.read_seconds > 0 or tol >= SAMPLED_TOL)
 
 
 def start_columns(s: int) -> int:
