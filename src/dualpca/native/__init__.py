@@ -40,9 +40,9 @@ SUMS = 2**26
 #: 12 so; with 20,000 columns and fewer it takes longer).
 MANY, COLUMNS = 2**15, 2**12
 
-#: Gram matrices of at most so many columns are computed by the kernels. On one thread, 100,000 x 50 takes
-#: 5.1 ms in float32 and 9.1 in float64, BLAS 6.2 and 13.3; with 256 columns BLAS is faster. Rows of
-#: float64 that are rounded to float32 as they are read take 5.6 ms.
+#: Gram matrices of at most so many columns are computed by the kernels. 100,000 x 50 takes 5.1 ms of
+#: processor time in float32 and 9.1 in float64, BLAS 6.2 and 13.3; with 256 columns BLAS is faster.
+#: Rows of float64 that are rounded to float32 as they are read take 5.6 ms.
 GRAM_COLUMNS = 128
 
 #: The C kernels fit rows with wrong cells by at most so many components.

@@ -30,7 +30,8 @@ DIRECT = 300
 #: A row is divided by its distance from the centre, and by no less than this share of the typical one.
 NEAR = 1e-3
 
-#: There are at most STEPS concentration steps; the next one follows a gain of more than this share.
+#: There are at most STEPS concentration steps; the next one follows a gain of more than this share. With
+#: 1e-3, and 20 instead of 10 KURTOSIS_STEPS, four seeds of the grid fail in as many cells (35 of 5,856).
 STEPS, GAIN = 15, 1e-2
 
 #: Subspaces agree where no direction of one is further than this cosine from the other.
