@@ -1,5 +1,6 @@
 """From exceptions to one line and an exit code."""
 
+import _thread
 import os
 import re
 import signal
@@ -58,6 +59,19 @@ def stderr_line(text: str) -> None:
         sys.stderr.write(f"dualpca: {printable(' '.join(text.split()))}\n")
 
 
+def ask_again(lost: Any) -> None:
+    """Raise anew what code without a caller has swallowed, if it was to end the command.
+
+    Destructors, and extensions such as that of pydantic, lose the exception that a signal raises in them.
+    """
+    if isinstance(lost.exc_value, KeyboardInterrupt):
+        _thread.interrupt_main()
+    elif isinstance(lost.exc_value, SystemExit):
+        _thread.interrupt_main(signal.SIGTERM)
+    else:
+        sys.__unraisablehook__(lost)
+
+
 def run(app: Any, arguments: list[str]) -> int:
     """Run a command and return its exit code; ``--debug``, anywhere, shows tracebacks."""
     debug = "--debug" in arguments
@@ -66,6 +80,7 @@ def run(app: Any, arguments: list[str]) -> int:
         if hasattr(signal, name):
             # An exception ends the command, so that incomplete files are removed.
             signal.signal(getattr(signal, name), lambda number, _: sys.exit(128 + number))
+    sys.unraisablehook = ask_again
     if sys.stdout is None:  # it was closed
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
