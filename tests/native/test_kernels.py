@@ -46,6 +46,8 @@ def exact(kind, X, W):
         return X @ W, np.abs(X) @ np.abs(W)
     if kind == native.RMATMUL:
         return X.T @ W, np.abs(X).T @ np.abs(W)
+    if kind == native.COSWEEP:
+        return exact(native.SWEEP, X.T, W)
     return X.T @ (X @ W), np.abs(X).T @ (np.abs(X) @ np.abs(W))
 
 
@@ -65,6 +67,43 @@ def test_dense_products(instructions, dtype):
             W = factor_of(kind, X, width, rng, dtype)
             with at(N=N, d=d, kind=kind, width=width, count=count):
                 close(native.multiply(kind, X, W, count), kind, X, W, dtype)
+
+
+@needs_kernels
+@pytest.mark.parametrize("dtype", TYPES)
+def test_strips_of_columns_are_read_for_both_products(instructions, dtype):
+    """``X (X^T W)``, also of more rows than a strip of the least width has room for."""
+    rng = np.random.default_rng(14)
+    shapes = [*itertools.product(SIDES, SIDES), (40_000, 40), (64, 1024), (700, 3000)]
+    for (N, d), count in zip(shapes, itertools.cycle((1, 2, 5)), strict=False):
+        X = rng.standard_normal((N, d)).astype(dtype)
+        W = rng.standard_normal((N, int(rng.choice(WIDTHS)))).astype(dtype)
+        with at(N=N, d=d, width=W.shape[1], count=count):
+            close(native.multiply(native.COSWEEP, X, W, count), native.COSWEEP, X, W, dtype)
+
+
+@needs_kernels
+@pytest.mark.parametrize("dtype", TYPES)
+def test_the_sweep_of_a_transpose_is_one_reading(dtype):
+    rng = np.random.default_rng(15)
+    X = (rng.standard_normal((300, 4000)) + 0.3).astype(dtype)
+    W = rng.standard_normal((300, 16)).astype(dtype)
+    tol = 200 * np.finfo(dtype).eps
+    for operator, rows, readings in (
+        (as_operator(X), X.astype(float), 2),
+        (centered(as_operator(X)), X - X.mean(axis=0, dtype=float), 3),  # one for its centre
+        (Shifted(as_operator(X), np.full((4000, 1), 0.3)), X - 0.3, 2),
+    ):
+        expected, before = rows @ (rows.T @ W), operator.passes
+        first, again = operator.T.sweep(W), operator.T.sweep(W)
+        assert operator.passes - before == readings
+        assert np.array_equal(first, again)
+        np.testing.assert_allclose(first, expected, atol=tol * np.abs(expected).max())
+    transposed = as_operator(np.asfortranarray(X.T))
+    before = transposed.passes
+    expected = X.astype(float) @ (X.T.astype(float) @ W)
+    np.testing.assert_allclose(transposed.sweep(W), expected, atol=tol * np.abs(expected).max())
+    assert transposed.passes - before == 1
 
 
 @needs_kernels
@@ -153,16 +192,19 @@ def test_moments(dtype, instructions):
 
 
 @needs_kernels
+@pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("dtype", TYPES)
-def test_gram_matrices(dtype, instructions):
+def test_gram_matrices(dtype, order, instructions):
     """Symmetric to the last bit; rounding grows with the few rows of a panel, not with all rows."""
     rng = np.random.default_rng(10)
-    for N, d in itertools.product((1, 13, 400), (1, 2, 7, 8, 9, 17, 25, 31, 50, 128)):
-        X = (rng.standard_normal((2 * N, d + 3)) + 1).astype(dtype)[::2, 2 : d + 2]
+    for N, d in itertools.product((1, 13, 400), (1, 2, 7, 8, 9, 17, 25, 31, 50, 65, 128, 197)):
+        A = (rng.standard_normal((2 * N, d + 3)) + 1).astype(dtype)
+        X = A[::2, 2 : d + 2] if order == "C" else np.asfortranarray(A)[2 : N + 2, 1:-1:2]
         expected, size = exact(native.RMATMUL, X, X)
         for single, count in ((True, 1), (False, 2), (True, 3)):
             unit = np.finfo(np.float32 if single else float).eps
             with at(N=N, d=d, single=single, count=count):
+                assert native.takes_gram(X, count)
                 S = native.gram(X, count, single=single)
                 assert np.all(np.abs(S - expected) <= 20 * unit * size)
                 assert np.array_equal(S, S.T)
@@ -172,12 +214,44 @@ def test_gram_matrices(dtype, instructions):
 
 
 @needs_kernels
-def test_gram_matrices_of_few_columns_are_those_of_the_kernels(monkeypatch):
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_gram_matrices_of_centered_and_scaled_rows(dtype, order, instructions):
+    """Rows lose a centre, and columns a number each, in float64 before they are rounded."""
+    rng = np.random.default_rng(13)
+    X = np.asarray(1000 + rng.standard_normal((300, 41)), dtype=dtype, order=order)
+    for by_row in (False, True):
+        center = X.astype(float).mean(axis=1 if by_row else 0)
+        exact_rows = (X - (center[:, None] if by_row else center)) * 2.0**-3
+        for single, given in ((True, center), (False, center), (True, None)):
+            A = exact_rows if given is not None else X * 2.0**-3
+            unit = np.finfo(np.float32 if single else float).eps
+            S = native.gram(X, 2, single=single, center=given, by_row=by_row, scale=2.0**-3)
+            assert np.all(np.abs(S - A.T @ A) <= 20 * unit * (np.abs(A.T) @ np.abs(A)))
+
+
+@needs_kernels
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_threads_share_the_columns_of_large_gram_matrices(count, instructions):
+    """With many columns the sums of a thread are strips of columns, a part of which it adds at a time."""
+    X = np.random.default_rng(12).standard_normal((40, 1811)) + 0.5
+    for single in (True, False):
+        S = native.gram(X, count, single=single)
+        unit = np.finfo(np.float32 if single else float).eps
+        assert np.all(np.abs(S - X.T @ X) <= 20 * unit * (np.abs(X.T) @ np.abs(X)))
+        assert np.array_equal(S, S.T)
+
+
+@needs_kernels
+def test_gram_matrices_of_arrays_are_those_of_the_kernels(monkeypatch):
     rng = np.random.default_rng(11)
     X = rng.standard_normal((5000, 20)) + 0.1
-    assert native.takes_gram(X)
-    assert not native.takes_gram(np.asfortranarray(X))
-    assert not native.takes_gram(np.ones((3, native.GRAM_COLUMNS + 1)))
+    assert native.takes_gram(X, 1)
+    assert native.takes_gram(np.asfortranarray(X), 1)
+    assert not native.takes_gram(X[:, ::2], 1)
+    assert not native.takes_gram(np.broadcast_to(X[:, :1], (5000, 2**14)), 2)
+    for one in (X[:, ::2][:, :1], X[:, :1], np.asfortranarray(X)[:, 3:4]):
+        np.testing.assert_allclose(native.gram(one, 2, single=False), one.T @ one, rtol=1e-12)
     operator, kernels = centered(as_operator(X)), native.kernels
     before = operator.passes
     S, weighted = operator.gram(), operator.gram(np.full(5000, 2.0))
@@ -186,7 +260,10 @@ def test_gram_matrices_of_few_columns_are_those_of_the_kernels(monkeypatch):
     np.testing.assert_allclose(S, operator.gram(), atol=1e-9)
     np.testing.assert_allclose(weighted, 2 * S, atol=1e-9)
     with pytest.raises(ValueError, match="fit"):
-        kernels.gram(X, np.empty((20, 19)), False, 1)
+        kernels.gram(X, np.empty((28, 48)), np.zeros(19), False, 1.0, False, 1)
+    for out in (np.empty((20, 32)), np.empty((28, 31)), np.empty((28, 64))[:, ::2]):
+        with pytest.raises(ValueError, match="fit"):
+            kernels.gram(X, out, None, False, 1.0, False, 1)
 
 
 @needs_kernels
@@ -212,13 +289,15 @@ def test_wrong_shapes_and_types_are_refused_before_memory_is_read():
     ]
     for matrix, factor, out in wrong:
         with pytest.raises((TypeError, ValueError)):
-            native.kernels.product(native.SWEEP, matrix, factor, out, None, 1.0, None, None, 1)
+            native.kernels.product(
+                native.SWEEP, matrix, factor, out, None, 1.0, None, None, None, 1
+            )
     out = np.ones((3, 2))
     with pytest.raises(ValueError, match="center"):
-        native.kernels.product(native.SWEEP, X, W, out, np.ones(4), 1.0, None, None, 1)
+        native.kernels.product(native.SWEEP, X, W, out, np.ones(4), 1.0, None, None, None, 1)
     out.setflags(write=False)
     with pytest.raises(ValueError, match=r"writ|read-only"):
-        native.kernels.product(native.SWEEP, X, W, out, None, 1.0, None, None, 1)
+        native.kernels.product(native.SWEEP, X, W, out, None, 1.0, None, None, None, 1)
     S = sp.csr_array(X)
     parts = (S.data, S.indices, S.indptr.astype(float), 3)
     with pytest.raises(TypeError):

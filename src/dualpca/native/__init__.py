@@ -22,8 +22,8 @@ if os.environ.get("DUALPCA_NATIVE", "") != "0":
     with suppress(ImportError):
         kernels = import_module("._kernels", __name__)
 
-#: The kinds of product.
-SWEEP, MATMUL, RMATMUL = 0, 1, 2
+#: The kinds of product: ``X^T (X W)``, ``X W``, ``X^T W`` and ``X (X^T W)``.
+SWEEP, MATMUL, RMATMUL, COSWEEP = 0, 1, 2, 3
 
 #: Products of fewer numbers than this are left to BLAS: packing and threads would take longer.
 LEAST = 2**21
@@ -40,10 +40,8 @@ SUMS = 2**26
 #: 12 so; with 20,000 columns and fewer it takes longer).
 MANY, COLUMNS = 2**15, 2**12
 
-#: Gram matrices of at most so many columns are computed by the kernels. 100,000 x 50 takes 5.1 ms of
-#: processor time in float32 and 9.1 in float64, BLAS 6.2 and 13.3; with 256 columns BLAS is faster.
-#: Rows of float64 that are rounded to float32 as they are read take 5.6 ms.
-GRAM_COLUMNS = 128
+#: The sums of a Gram matrix, one for each thread, may take so many bytes; else BLAS computes it.
+GRAM_SUMS = 2**30
 
 #: The C kernels fit rows with wrong cells by at most so many components.
 CELL_COMPONENTS = 32
@@ -79,12 +77,13 @@ def takes(kind: int, X: Any, W: Any, *, convert: bool = False) -> bool:
         return False
     if not (0 < W.shape[1] <= WIDEST and W.flags.aligned):
         return False
-    if not (kind == MATMUL or _by_columns(kind, X)) and 8 * X.shape[1] * W.shape[1] > SUMS:
+    summed = {MATMUL: 0, COSWEEP: X.shape[0]}.get(kind, X.shape[1])
+    if not _by_columns(kind, X) and 8 * summed * W.shape[1] > SUMS:
         return False
     if X.size * W.shape[1] < LEAST:
         return False
     if sp.issparse(X):
-        return X.format == "csr" and X.dtype == W.dtype
+        return X.format == "csr" and X.dtype == W.dtype and kind != COSWEEP
     return takes_array(X) and (convert or X.dtype == W.dtype)
 
 
@@ -103,13 +102,13 @@ def multiply(
     scale: float = 1.0,
     shift: np.ndarray | None = None,
 ) -> Any:
-    """Return ``X W``, ``X^T W`` or ``X^T (X W)`` in the type of W, of an X that the kernels take.
+    """Return a product in the type of W, of an X that the kernels take; dense for ``X (X^T W)``.
 
     ``center`` and ``scale`` replace a dense X by ``scale (X - 1 center^T)``, in float64 before it is
     rounded to the type of W. With a ``shift``, a sweep returns ``X^T (X W - 1 shift)`` and the sums of
     the columns of ``X W - 1 shift``.
     """
-    rows = X.shape[0] if kind == MATMUL else X.shape[1]
+    rows = X.shape[0] if kind in (MATMUL, COSWEEP) else X.shape[1]
     out = np.empty((rows, W.shape[1]), dtype=W.dtype)
     total = None if shift is None else np.zeros(W.shape[1])
     if sp.issparse(X):
@@ -120,13 +119,20 @@ def multiply(
         def product(first: int) -> None:
             some = slice(first, first + COLUMNS)
             c = None if center is None else center[some]
-            kernels.product(kind, X[:, some], W, out[some], c, scale, None, None, 1)
+            kernels.product(kind, X[:, some], W, out[some], c, scale, None, None, None, 1)
 
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(product, range(0, rows, COLUMNS)))
     else:
-        kernels.product(kind, X, W, out, center, scale, shift, total, threads)
+        kernels.product(kind, X, W, out, center, scale, shift, total, None, threads)
     return out if total is None else (out, total.astype(W.dtype)[None, :])
+
+
+def both_products(X: np.ndarray, W: np.ndarray, threads: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return ``X W`` and ``X^T (X W)``, of an array X whose sweep the kernels take."""
+    out, middle = (np.empty((n, W.shape[1]), dtype=W.dtype) for n in X.shape[::-1])
+    kernels.product(SWEEP, X, W, out, None, 1.0, None, None, middle, threads)
+    return middle, out
 
 
 def cell_rows(
@@ -150,16 +156,33 @@ def cell_rows(
     return kernels.cell_rows(whole, *numbers, constants, steps, B, sums, threads)
 
 
-def takes_gram(X: Any) -> bool:
-    """Whether the kernels compute ``X^T X``: X has few columns, and rows that they can read."""
-    return takes_array(X) and X.shape[1] <= GRAM_COLUMNS
+def takes_gram(X: Any, threads: int) -> bool:
+    """Whether the kernels compute ``X^T X``: they can read X by rows or by columns, and have room."""
+    if not (takes_array(X) or (isinstance(X, np.ndarray) and takes_array(X.T))):
+        return False
+    return 8 * threads * X.shape[1] ** 2 <= GRAM_SUMS
 
 
-def gram(X: np.ndarray, threads: int, *, single: bool) -> np.ndarray:
-    """Return ``X^T X`` in float64, of products in float32 or float64."""
-    out = np.empty((X.shape[1], X.shape[1]))
-    kernels.gram(X, out, single, threads)
-    return out
+def gram(
+    X: np.ndarray,
+    threads: int,
+    *,
+    single: bool,
+    center: np.ndarray | None = None,
+    by_row: bool = False,
+    scale: float = 1.0,
+) -> np.ndarray:
+    """Return ``X^T X`` in float64, of products in float32 or float64.
+
+    Products of 256 rows are summed in their own precision, then in float64. ``center`` and ``scale``
+    replace X by ``scale (X - 1 center^T)``, or by ``scale (X - center 1^T)`` with ``by_row``, in float64
+    before it is rounded.
+    """
+    d = X.shape[1]
+    # An odd multiple of 16 numbers from row to row: powers of two would share sets of the cache.
+    out = np.zeros((d + 8, 16 * (-(-d // 16) | 1)))
+    kernels.gram(X, out, center, by_row, scale, single, threads)
+    return out[:d, :d]
 
 
 def moments(X: np.ndarray, threads: int) -> tuple[np.ndarray, float]:

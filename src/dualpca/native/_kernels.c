@@ -7,44 +7,45 @@
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <math.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "instructions.h"
+#include "threads.h"
 
 /* One thread's share. */
 typedef struct {
     const task *task;
     const table *table;
-    long first, last;
+    long first, last, from, to; /* rows, and columns of a Gram matrix */
     void *sum;
     double *total, energy;
     int failed;
 } share;
 
+/* Sums of n columns, up to whole lines of the cache: no two threads write to one. */
+static long whole_lines(long n)
+{
+    return (n + 15) / 16 * 16;
+}
+
 static void *work(void *argument)
 {
     share *s = argument;
     const task *t = s->task;
-    if (t->kind == GRAM) s->failed = s->table->gram(t->X, s->first, s->last, s->sum);
-    else if (t->kind == MOMENTS) s->energy = s->table->moments(t->X, s->first, s->last, s->sum);
+    if (t->kind == GRAM) s->failed = s->table->gram(t->X, s->first, s->last, s->from, s->to, s->sum, t->out.row_stride / (long)sizeof(double));
+    else if (t->kind == MOMENTS) s->energy = s->table->moments(t->X, s->first, s->last, s->sum, whole_lines(t->X->columns));
+    else if (t->kind == COSWEEP) s->failed = s->table->columns(t, s->first, s->last, s->sum);
     else if (t->S) s->failed = s->table->csr(t, s->first, s->last, s->sum, s->total);
     else s->failed = s->table->rows(t, s->first, s->last, s->sum, s->total);
     return NULL;
-}
-
-/* Work on the shares, on the first in this thread; one whose thread cannot start is worked on here too. */
-static void run(void *(*work)(void *), void *shares, size_t size, int count)
-{
-    pthread_t threads[64];
-    int started[64] = {0};
-    for (int i = 1; i < count; i++) started[i] = !pthread_create(&threads[i], NULL, work, (char *)shares + i * size);
-    work(shares);
-    for (int i = 1; i < count; i++) {
-        if (started[i]) pthread_join(threads[i], NULL);
-        else work((char *)shares + i * size);
-    }
 }
 
 /* Where share i of `count` begins: equal numbers of rows, or of stored entries. */
@@ -65,9 +66,9 @@ static long cut(const task *t, long n, long unit, int i, int count)
 #undef ENTRIES
 }
 
-/* X W, X^T H or X^T (X W - shift) into `out`, of type float where `single`. */
+/* X W, X^T H, X^T (X W - shift) or X (X^T W) into `out`, of type float where `single`; X W into `middle`, if given. */
 static int multiply(enum kind kind, const dense *X, const csr *S, const factor *W, const factor *out,
-                    const factor *shift, double *total, int single, int count)
+                    const factor *middle, const factor *shift, double *total, int single, int count)
 {
     const table *f = table_for(W->columns, single);
     const long size = single ? sizeof(float) : sizeof(double);
@@ -77,38 +78,39 @@ static int multiply(enum kind kind, const dense *X, const csr *S, const factor *
     const long groups = (W->columns + lanes - 1) / lanes, width = groups * lanes;
     const long packed_rows = (W->rows + f->panel - 1) / f->panel * f->panel;
     const long part = S ? size : (long)sizeof(double); /* bytes of an entry of a sum */
-    const int summed = kind != MATMUL;
+    const int summed = kind != MATMUL, across = kind == COSWEEP;
+    const long n = across ? N : d; /* rows of a sum */
     share shares[64] = {{0}};
     void *packed = aligned(groups * packed_rows * lanes * size);
-    const long bytes = summed ? count * d * width * part : 0;
+    const long bytes = summed ? count * n * width * part : 0;
     void *sums = aligned(bytes);
     double *totals = calloc(count, width * sizeof(double));
     void *moved = aligned(width * size);
     int failed = !packed || !sums || !totals || !moved;
-    task t = {kind, X, S, packed, NULL, kind == RMATMUL ? packed_rows : W->rows, groups, lanes, *out};
+    task t = {kind, X, S, packed, NULL, kind == RMATMUL || across ? packed_rows : W->rows, groups, lanes, *out, middle ? *middle : (factor){0}};
     if (!failed) {
         memset(sums, 0, bytes);
         f->pack(W, groups, t.packed_rows, lanes, packed);
         if (shift) f->pack(shift, groups, 1, lanes, moved), t.shift = moved;
         for (int i = 0; i < count; i++)
-            shares[i] = (share){&t, f, cut(&t, N, f->panel, i, count), cut(&t, N, f->panel, i + 1, count),
-                                (char *)sums + (summed ? i * d * width * part : 0), totals + i * width, 0, 0};
+            shares[i] = (share){&t, f, cut(&t, across ? d : N, across ? 16 : f->panel, i, count), cut(&t, across ? d : N, across ? 16 : f->panel, i + 1, count), 0, 0,
+                                (char *)sums + (summed ? i * n * width * part : 0), totals + i * width, 0, 0};
         run(work, shares, sizeof *shares, count);
         for (int i = 0; i < count; i++) failed |= shares[i].failed;
     }
     for (long g = 0; !failed && summed && g < groups; g++) {
         const long b = out->columns - g * lanes < lanes ? out->columns - g * lanes : lanes;
-        for (long i = 0; i < d; i++) {
+        for (long i = 0; i < n; i++) {
             char *o = out->data + i * out->row_stride + g * lanes * size;
-            for (long k = 0; k < b; k++) {
-                double sum = 0;
-                for (int c = 0; c < count; c++) {
-                    const long at = c * d * width + (g * d + i) * lanes + k;
-                    sum += S && single ? ((const float *)sums)[at] : ((const double *)sums)[at];
-                }
-                if (single) ((float *)o)[k] = (float)sum;
-                else ((double *)o)[k] = sum;
+            double sum[64]; /* four vectors of floats */
+            for (long k = 0; k < lanes; k++) sum[k] = 0;
+            for (int c = 0; c < count; c++) {
+                const char *part_sum = (char *)sums + (c * n * width + (g * n + i) * lanes) * part;
+                if (S && single) for (long k = 0; k < lanes; k++) sum[k] += ((const float *)part_sum)[k];
+                else for (long k = 0; k < lanes; k++) sum[k] += ((const double *)part_sum)[k];
             }
+            if (single) for (long k = 0; k < b; k++) ((float *)o)[k] = (float)sum[k];
+            else memcpy(o, sum, b * sizeof(double));
         }
     }
     for (int c = 0; total && !failed && c < count; c++)
@@ -145,12 +147,12 @@ static factor as_factor(const Py_buffer *view)
 
 static int limited(int count, double operations)
 {
-    const int worth = operations < 1e9 ? 1 + (int)(operations / 2e7) : 64; /* starting a thread takes 0.1 ms on some machines */
+    const int worth = operations < 1e9 ? 1 + (int)(operations / 2e7) : 64; /* a share takes 0.1 ms or more */
     count = count < worth ? count : worth;
     return count < 1 ? 1 : count > 64 ? 64 : count;
 }
 
-enum { X_VIEW, W_VIEW, OUT_VIEW, CENTER_VIEW, SHIFT_VIEW, TOTAL_VIEW, INDICES_VIEW, INDPTR_VIEW, VIEWS };
+enum { X_VIEW, W_VIEW, OUT_VIEW, CENTER_VIEW, SHIFT_VIEW, TOTAL_VIEW, MIDDLE_VIEW, INDICES_VIEW, INDPTR_VIEW, VIEWS };
 
 static void release(Py_buffer *views)
 {
@@ -172,7 +174,7 @@ static int factors(Py_buffer *v, enum kind kind, long N, long d, PyObject *W, Py
 {
     if (get(W, &v[W_VIEW], 2, 0, "fd") || get(out, &v[OUT_VIEW], 2, 1, "fd")) return -1;
     if (shift != Py_None && (get(shift, &v[SHIFT_VIEW], 2, 0, "fd") || get(total, &v[TOTAL_VIEW], 1, 1, "d"))) return -1;
-    const long b = v[W_VIEW].shape[1], in = kind == RMATMUL ? N : d, result = kind == MATMUL ? N : d;
+    const long b = v[W_VIEW].shape[1], in = kind == RMATMUL || kind == COSWEEP ? N : d, result = kind == MATMUL || kind == COSWEEP ? N : d;
     int fits = v[W_VIEW].shape[0] == in && v[OUT_VIEW].shape[0] == result && v[OUT_VIEW].shape[1] == b;
     fits = fits && v[W_VIEW].itemsize == v[OUT_VIEW].itemsize && is_dense_row(&v[OUT_VIEW], 1);
     if (v[SHIFT_VIEW].obj)
@@ -185,10 +187,10 @@ static int factors(Py_buffer *v, enum kind kind, long N, long d, PyObject *W, Py
 
 static PyObject *product(PyObject *self, PyObject *args)
 {
-    PyObject *x, *w, *o, *c, *sh, *to;
+    PyObject *x, *w, *o, *c, *sh, *to, *m;
     int kind, threads;
     double scale;
-    if (!PyArg_ParseTuple(args, "iOOOOdOOi", &kind, &x, &w, &o, &c, &scale, &sh, &to, &threads)) return NULL;
+    if (!PyArg_ParseTuple(args, "iOOOOdOOOi", &kind, &x, &w, &o, &c, &scale, &sh, &to, &m, &threads)) return NULL;
     Py_buffer v[VIEWS] = {{0}};
     if (get(x, &v[X_VIEW], 2, 0, "fd")) return finish(v, -1);
     dense X = {v[X_VIEW].buf, v[X_VIEW].shape[0], v[X_VIEW].shape[1], v[X_VIEW].strides[0], v[X_VIEW].itemsize == 8, NULL, scale};
@@ -201,12 +203,20 @@ static PyObject *product(PyObject *self, PyObject *args)
         PyErr_SetString(PyExc_ValueError, "the rows of X or the center are not contiguous, or do not fit");
         return finish(v, -1);
     }
+    if (m != Py_None) {
+        if (get(m, &v[MIDDLE_VIEW], 2, 1, "fd")) return finish(v, -1);
+        if (kind != SWEEP || v[MIDDLE_VIEW].shape[0] != X.rows || v[MIDDLE_VIEW].shape[1] != v[W_VIEW].shape[1] ||
+            v[MIDDLE_VIEW].itemsize != v[W_VIEW].itemsize || !is_dense_row(&v[MIDDLE_VIEW], 1)) {
+            PyErr_SetString(PyExc_ValueError, "the middle product does not fit");
+            return finish(v, -1);
+        }
+    }
     const factor W = as_factor(&v[W_VIEW]), out = as_factor(&v[OUT_VIEW]);
-    const factor shift = sh != Py_None ? as_factor(&v[SHIFT_VIEW]) : out;
+    const factor shift = sh != Py_None ? as_factor(&v[SHIFT_VIEW]) : out, middle = m != Py_None ? as_factor(&v[MIDDLE_VIEW]) : out;
     int failed;
     threads = limited(threads, 4.0 * X.rows * X.columns * W.columns);
     Py_BEGIN_ALLOW_THREADS
-    failed = multiply(kind, &X, NULL, &W, &out, sh != Py_None ? &shift : NULL,
+    failed = multiply(kind, &X, NULL, &W, &out, m != Py_None ? &middle : NULL, sh != Py_None ? &shift : NULL,
                       sh != Py_None ? v[TOTAL_VIEW].buf : NULL, v[W_VIEW].itemsize == 4, threads);
     Py_END_ALLOW_THREADS
     return finish(v, failed ? 1 : 0);
@@ -236,7 +246,7 @@ static PyObject *csr_product(PyObject *self, PyObject *args)
     int failed;
     threads = limited(threads, 40.0 * v[X_VIEW].shape[0] * W.columns);
     Py_BEGIN_ALLOW_THREADS
-    failed = multiply(kind, NULL, &S, &W, &out, sh != Py_None ? &shift : NULL,
+    failed = multiply(kind, NULL, &S, &W, &out, NULL, sh != Py_None ? &shift : NULL,
                       sh != Py_None ? v[TOTAL_VIEW].buf : NULL, single, threads);
     Py_END_ALLOW_THREADS
     return finish(v, failed ? 1 : 0);
@@ -256,17 +266,19 @@ static PyObject *moments(PyObject *self, PyObject *args)
     }
     const table *f = X.wide ? TABLES[level].twice : TABLES[level].single;
     const int count = limited(threads, 8.0 * X.rows * X.columns);
-    double *sums = calloc(count, (X.columns + 1) * sizeof(double)), *out = v[OUT_VIEW].buf, energy = 0;
+    const long size = whole_lines(X.columns);
+    double *sums = aligned(2 * count * size * sizeof(double)), *out = v[OUT_VIEW].buf, energy = 0;
     const task t = {.kind = MOMENTS, .X = &X};
     if (!sums) return finish(v, 1);
+    memset(sums, 0, 2 * count * size * sizeof(double));
     Py_BEGIN_ALLOW_THREADS
     share shares[64] = {{0}};
     for (int i = 0; i < count; i++)
-        shares[i] = (share){.task = &t, .table = f, .first = cut(&t, X.rows, 1, i, count), .last = cut(&t, X.rows, 1, i + 1, count), .sum = sums + i * X.columns};
+        shares[i] = (share){.task = &t, .table = f, .first = cut(&t, X.rows, 1, i, count), .last = cut(&t, X.rows, 1, i + 1, count), .sum = sums + 2 * i * size};
     run(work, shares, sizeof *shares, count);
     for (int i = 0; i < count; i++) {
         energy += shares[i].energy;
-        for (long j = 0; j < X.columns; j++) out[j] += sums[i * X.columns + j];
+        for (long j = 0; j < X.columns; j++) out[j] += sums[2 * i * size + j];
     }
     Py_END_ALLOW_THREADS
     free(sums);
@@ -274,38 +286,80 @@ static PyObject *moments(PyObject *self, PyObject *args)
     return PyFloat_FromDouble(energy);
 }
 
+/* One thread's squares of a Gram matrix of d columns, whose rows are `ld` apart: add what the other
+ * threads have summed, and copy it to the other side of the diagonal. */
+typedef struct {
+    double *S;
+    const double *sums;
+    long d, ld, size, whole;
+    int groups, index, count;
+} squares;
+
+static void *merge(void *argument)
+{
+    enum { SIDE = 64 }; /* both sides of the diagonal stay in the cache */
+    const squares *q = argument;
+    for (long i0 = q->index * SIDE; i0 < q->d; i0 += q->count * SIDE)
+        for (long j0 = i0; j0 < q->d; j0 += SIDE)
+            for (long i = i0; i < q->d && i < i0 + SIDE; i++)
+                for (long j = i < j0 ? j0 : i; j < q->d && j < j0 + SIDE; j++) {
+                    const long above = i * q->ld + j, below = j * q->ld + i, at = j < q->whole ? above : below;
+                    double sum = q->S[at];
+                    for (int g = 1; g < q->groups; g++) sum += q->sums[(g - 1) * q->size + at];
+                    q->S[above] = q->S[below] = sum;
+                }
+    return NULL;
+}
+
+/* Where strip k of `count` begins: strips of a triangle of d columns have equal areas. */
+static long strip(long d, long unit, int k, int count)
+{
+    const long at = (long)(d * sqrt((double)k / count)) / unit * unit;
+    return k == count ? d : at;
+}
+
 static PyObject *gram(PyObject *self, PyObject *args)
 {
-    PyObject *x, *o;
-    int single, threads;
-    if (!PyArg_ParseTuple(args, "OOii", &x, &o, &single, &threads)) return NULL;
+    PyObject *x, *o, *c;
+    int by_row, single, threads;
+    double scale;
+    if (!PyArg_ParseTuple(args, "OOOpdpi", &x, &o, &c, &by_row, &scale, &single, &threads)) return NULL;
     Py_buffer v[VIEWS] = {{0}};
     if (get(x, &v[X_VIEW], 2, 0, "fd") || get(o, &v[OUT_VIEW], 2, 1, "d")) return finish(v, -1);
-    const dense X = {v[X_VIEW].buf, v[X_VIEW].shape[0], v[X_VIEW].shape[1], v[X_VIEW].strides[0], v[X_VIEW].itemsize == 8, NULL, 1.0};
+    if (c != Py_None && get(c, &v[CENTER_VIEW], 1, 0, "d")) return finish(v, -1);
+    const double *center = v[CENTER_VIEW].buf;
+    const long step = v[X_VIEW].shape[1] > 1 ? v[X_VIEW].strides[1] : v[X_VIEW].itemsize; /* one column has any stride */
+    const dense X = {v[X_VIEW].buf, v[X_VIEW].shape[0], v[X_VIEW].shape[1], v[X_VIEW].strides[0], v[X_VIEW].itemsize == 8,
+                     by_row ? NULL : center, scale, step, by_row ? center : NULL};
     const factor out = as_factor(&v[OUT_VIEW]);
-    const long d = X.columns, ld = padded(d, single ? sizeof(float) : sizeof(double)), size = (d + 16) * ld;
-    if (!is_dense_row(&v[X_VIEW], 1) || !is_dense_row(&v[OUT_VIEW], 1) || out.rows != d || out.columns != d) {
-        PyErr_SetString(PyExc_ValueError, "the rows of X are not contiguous, or the output does not fit");
+    const long d = X.columns, ld = out.columns, size = out.rows * ld;
+    const int centered = !center || (v[CENTER_VIEW].shape[0] == (by_row ? X.rows : d) && is_dense_row(&v[CENTER_VIEW], 0));
+    const int fits = centered && out.rows >= d + MARGIN && ld >= whole_lines(d) && is_dense_row(&v[OUT_VIEW], 1) && out.row_stride == ld * (long)sizeof(double);
+    if (!(is_dense_row(&v[X_VIEW], 0) || is_dense_row(&v[X_VIEW], 1)) || !fits) {
+        PyErr_SetString(PyExc_ValueError, "X is not contiguous in either direction, or the center or the output does not fit");
         return finish(v, -1);
     }
     const table *f = single ? TABLES[level].single : TABLES[level].twice;
-    const int count = limited(threads, 1.0 * X.rows * d * d);
-    double *sums = calloc(count, size * sizeof(double));
-    const task t = {.kind = GRAM, .X = &X};
+    /* Threads share out the rows where all their sums stay in the cache; else columns, then rows. */
+    const int most = limited(threads, 1.0 * X.rows * d * d);
+    const int wanted = 8 * most * d * d <= 3 * GRAM_SLAB ? 1 : (int)(d / 256), strips = wanted < 1 ? 1 : wanted < most ? wanted : most;
+    const int groups = most / strips, count = groups * strips;
+    double *sums = groups > 1 ? calloc(groups - 1, size * sizeof(double)) : NULL, *S = v[OUT_VIEW].buf;
+    const task t = {.kind = GRAM, .X = &X, .out = out};
     int failed = 0;
-    if (!sums) return finish(v, 1);
+    if (groups > 1 && !sums) return finish(v, 1);
     Py_BEGIN_ALLOW_THREADS
     share shares[64] = {{0}};
-    for (int i = 0; i < count; i++)
-        shares[i] = (share){.task = &t, .table = f, .first = cut(&t, X.rows, 1, i, count), .last = cut(&t, X.rows, 1, i + 1, count), .sum = sums + i * size};
+    squares parts[64];
+    for (int i = 0; i < count; i++) {
+        const int g = i / strips, k = i % strips;
+        shares[i] = (share){.task = &t, .table = f, .first = cut(&t, X.rows, 1, g, groups), .last = cut(&t, X.rows, 1, g + 1, groups),
+                            .from = strip(d, 2 * f->lanes, k, strips), .to = strip(d, 2 * f->lanes, k + 1, strips), .sum = g ? sums + (g - 1) * size : S};
+        parts[i] = (squares){S, sums, d, ld, size, f->whole(d), groups, i, count};
+    }
     run(work, shares, sizeof *shares, count);
     for (int i = 0; i < count; i++) failed |= shares[i].failed;
-    for (long i = 0; i < d; i++) {
-        double *row = (double *)(out.data + i * out.row_stride);
-        for (long j = 0; j < d; j++) row[j] = 0;
-        for (int c = 0; c < count; c++)
-            for (long j = 0; j < d; j++) row[j] += sums[c * size + i * ld + j];
-    }
+    if (!failed) run(merge, parts, sizeof *parts, count);
     Py_END_ALLOW_THREADS
     free(sums);
     return finish(v, failed ? 1 : 0);
@@ -329,10 +383,10 @@ static PyObject *instructions(PyObject *self, PyObject *args)
 }
 
 static PyMethodDef METHODS[] = {
-    {"product", product, METH_VARARGS, "product(kind, X, W, out, center, scale, shift, total, threads)"},
+    {"product", product, METH_VARARGS, "product(kind, X, W, out, center, scale, shift, total, middle, threads)"},
     {"csr_product", csr_product, METH_VARARGS, "csr_product(kind, data, indices, indptr, columns, W, out, shift, total, threads)"},
     {"moments", moments, METH_VARARGS, "moments(X, sums, threads): add column sums to sums, return the sum of squares"},
-    {"gram", gram, METH_VARARGS, "gram(X, out, single, threads): X^T X of few columns, in float32 or float64"},
+    {"gram", gram, METH_VARARGS, "gram(X, out, center, by_row, scale, single, threads): X^T X in the first rows and columns of a padded out, in float32 or float64"},
     {"cell_rows", cell_rows, METH_VARARGS, "cell_rows(X, center, V, scales, constants, factors or mass, B, out, threads)"},
     {"instructions", instructions, METH_VARARGS, "instructions(name=None): the instruction sets of this machine, best last"},
     {NULL, NULL, 0, NULL},
@@ -343,5 +397,6 @@ static struct PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_kernels", "Thin pro
 PyMODINIT_FUNC PyInit__kernels(void)
 {
     level = best();
+    pthread_atfork(NULL, NULL, forget_threads);
     return PyModule_Create(&MODULE);
 }

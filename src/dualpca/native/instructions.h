@@ -5,6 +5,10 @@ typedef struct {
     int wide;                   /* whether entries are float64 */
     const double *center;       /* subtracted from each row, or NULL */
     double scale;
+    /* Of Gram matrices only: the bytes between the entries of a row, which others want contiguous, and what is
+     * subtracted from each column. */
+    long step;
+    const double *row_center;
 } dense;
 
 typedef struct {
@@ -18,7 +22,7 @@ typedef struct {
     long rows, columns, row_stride, column_stride; /* strides in bytes */
 } factor;
 
-enum kind { SWEEP, MATMUL, RMATMUL, MOMENTS, GRAM };
+enum kind { SWEEP, MATMUL, RMATMUL, COSWEEP, MOMENTS, GRAM };
 
 typedef struct {
     enum kind kind;
@@ -26,17 +30,28 @@ typedef struct {
     const csr *S;
     const void *packed, *shift;
     long packed_rows, groups, lanes;
-    factor out;
+    factor out, middle; /* the rows of X W in a sweep go to `middle`, if that has data */
 } task;
 
 typedef struct {
     long lanes, panel;
     void (*pack)(const factor *, long, long, long, void *);
     int (*rows)(const task *, long, long, double *, double *);
+    int (*columns)(const task *, long, long, double *);
     int (*csr)(const task *, long, long, void *, double *);
-    double (*moments)(const dense *, long, long, double *);
-    int (*gram)(const dense *, long, long, double *);
+    double (*moments)(const dense *, long, long, double *, long);
+    int (*gram)(const dense *, long, long, long, long, double *, long);
+    long (*whole)(long);
 } table;
+
+/* Bytes of the columns of X that are read for both products of X (X^T W) while they stay in the cache. */
+#define STRIP (2L << 20)
+
+/* Bytes of the columns of a Gram matrix that are summed at a time: they stay in the last cache. */
+#define GRAM_SLAB (8L << 20)
+
+/* Rows that a tile of a Gram matrix may reach beyond its last one. */
+#define MARGIN 8
 
 static void *aligned(size_t size)
 {
@@ -57,6 +72,7 @@ static long padded(long n, long size)
 #if defined(__x86_64__)
 #define VECTOR 16
 #define R 8
+#define HEIGHT 4
 #define T float
 #include "kernels.h"
 #undef T
@@ -77,11 +93,13 @@ static long padded(long n, long size)
 #undef T
 #undef VECTOR
 #undef R
+#undef HEIGHT
 #pragma GCC pop_options
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512vl,avx512dq,avx512bw,prefer-vector-width=512")
 #define VECTOR 64
 #define R 12
+#define HEIGHT 8
 #define T float
 #include "kernels.h"
 #undef T
@@ -105,6 +123,7 @@ static int best(void)
 #else /* NEON and others: vectors of 16 bytes, which the compiler knows how to multiply */
 #define VECTOR 16
 #define R 12
+#define HEIGHT 8
 #define T float
 #include "kernels.h"
 #undef T

@@ -21,16 +21,33 @@ typedef T NAME(vector) __attribute__((vector_size(VECTOR)));
 /* Rows of a factor that a sparse row will need are fetched this many entries ahead. */
 #define AHEAD 16
 
-static void NAME(y_panel)(const T *P, long ld, long n, const T *W, T *Y)
+static inline __attribute__((always_inline)) void NAME(y_sum)(const T *P, long ld, long n, const T *W, T *Y, const char *ahead, long stride, long size)
 {
     V a[R];
     for (int r = 0; r < R; r++) a[r] = (V){0};
-    for (long j = 0; j < n; j++) {
-        const V w = *(const V *)(W + j * L);
+    const long line = ahead ? 64 / size : n;
+    for (long first = 0; first < n; first += line) {
+        const long last = first + line < n ? first + line : n;
+        for (int r = 0; r < R && ahead; r++) __builtin_prefetch(ahead + r * stride + first * size, 0, 2);
+        for (long j = first; j < last; j++) {
+            const V w = *(const V *)(W + j * L);
 #pragma GCC unroll 12
-        for (int r = 0; r < R; r++) a[r] += P[r * ld + j] * w;
+            for (int r = 0; r < R; r++) a[r] += P[r * ld + j] * w;
+        }
     }
     for (int r = 0; r < R; r++) *(V *)(Y + r * L) += a[r];
+}
+
+static void NAME(y_panel)(const T *P, long ld, long n, const T *W, T *Y)
+{
+    NAME(y_sum)(P, ld, n, W, Y, NULL, 0, 0);
+}
+
+/* `ahead` is where R rows of X go on, with entries of so many bytes, which are fetched meanwhile: rows that
+ * are converted before they are multiplied would be waited for. */
+static void NAME(y_panel_ahead)(const T *P, long ld, long n, const T *W, T *Y, const char *ahead, long stride, long size)
+{
+    NAME(y_sum)(P, ld, n, W, Y, ahead, stride, size);
 }
 
 static void NAME(z_panel)(const T *P, long ld, long n, const T *Y, T *Z)
@@ -64,44 +81,30 @@ static int NAME(same)(const dense *X)
     return X->wide == (sizeof(T) == 8) && !X->center && X->scale == 1.0;
 }
 
-/* R rows of scale (X - 1 c^T) as a panel in T; rows beyond `rows` are 0. */
-static void NAME(convert)(const dense *X, long row, long rows, T *panel, long ld)
+/* Columns [from, to) of R rows of scale (X - 1 c^T) as a panel in T; rows beyond `rows` are 0. */
+static void NAME(convert)(const dense *X, long row, long rows, long from, long to, T *restrict panel, long ld)
 {
-    const long n = X->columns;
     const double *c = X->center, scale = X->scale;
     const int same = NAME(same)(X);
     for (long r = 0; r < R; r++) {
         T *p = panel + r * ld;
         if (r >= rows) {
-            memset(p, 0, n * sizeof(T));
+            memset(p + from, 0, (to - from) * sizeof(T));
             continue;
         }
         const char *start = X->data + (row + r) * X->stride;
         if (same) {
-            memcpy(p, start, n * sizeof(T));
+            memcpy(p + from, (const T *)start + from, (to - from) * sizeof(T));
         } else if (X->wide) {
             const double *x = (const double *)start;
-            if (c) for (long j = 0; j < n; j++) p[j] = (T)((x[j] - c[j]) * scale);
-            else for (long j = 0; j < n; j++) p[j] = (T)(x[j] * scale);
+            if (c) for (long j = from; j < to; j++) p[j] = (T)((x[j] - c[j]) * scale);
+            else for (long j = from; j < to; j++) p[j] = (T)(x[j] * scale);
         } else {
             const float *x = (const float *)start;
-            if (c) for (long j = 0; j < n; j++) p[j] = (T)(((double)x[j] - c[j]) * scale);
-            else for (long j = 0; j < n; j++) p[j] = (T)(x[j] * scale);
+            if (c) for (long j = from; j < to; j++) p[j] = (T)(((double)x[j] - c[j]) * scale);
+            else for (long j = from; j < to; j++) p[j] = (T)(x[j] * scale);
         }
     }
-}
-
-/* The panel at `row`: rows of X itself where they can be used as they are, else a copy in `buffer`. */
-static const T *NAME(panel)(const dense *X, long row, long last, T *buffer, long *ld)
-{
-    const long rows = last - row < R ? last - row : R;
-    /* Rows that are a multiple of 4096 bytes apart would share one set of the first cache. */
-    if (NAME(same)(X) && rows == R && X->stride % 4096) {
-        *ld = X->stride / (long)sizeof(T);
-        return (const T *)(X->data + row * X->stride);
-    }
-    NAME(convert)(X, row, rows, buffer, *ld = padded(X->columns, sizeof(T)));
-    return buffer;
 }
 
 /* Columns of a factor as groups of `lanes`: entry (g rows + i) lanes + k is A[i, g lanes + k], or 0. */
@@ -114,7 +117,8 @@ static void NAME(pack)(const factor *A, long groups, long rows, long lanes, void
         for (long i = 0; i < A->rows; i++) {
             const char *a = A->data + i * A->row_stride + g * lanes * A->column_stride;
             T *p = packed + (g * rows + i) * lanes;
-            for (long k = 0; k < b; k++) p[k] = *(const T *)(a + k * A->column_stride);
+            if (A->column_stride == sizeof(T)) memcpy(p, a, b * sizeof(T));
+            else for (long k = 0; k < b; k++) p[k] = *(const T *)(a + k * A->column_stride);
         }
     }
 }
@@ -137,7 +141,8 @@ static void NAME(flush)(long size, T *part, double *sum)
 static int NAME(rows)(const task *t, long first, long last, double *sum, double *total)
 {
     const dense *X = t->X;
-    const long d = X->columns, G = t->groups, size = d * L;
+    const long d = X->columns, G = t->groups, size = d * L, entry = X->wide ? sizeof(double) : sizeof(float);
+    const long parts = (d + CHUNK - 1) / CHUNK, chunk = ((d + parts - 1) / parts + 15) / 16 * 16;
     T *scratch = aligned(R * padded(d, sizeof(T)) * sizeof(T) + (t->kind == MATMUL ? 0 : G * size * sizeof(T)));
     if (!scratch) return -1;
     T *Z = scratch + R * padded(d, sizeof(T)), Y[R * L] __attribute__((aligned(64)));
@@ -146,15 +151,24 @@ static int NAME(rows)(const task *t, long first, long last, double *sum, double 
     long since = 0;
     for (long row = first; row < last; row += R) {
         const long rows = last - row < R ? last - row : R;
-        long ld;
-        const T *P = NAME(panel)(X, row, last, scratch, &ld);
+        /* Rows that are a multiple of 4096 bytes apart would share one set of the first cache. */
+        const int direct = NAME(same)(X) && rows == R && X->stride % 4096;
+        const long ld = direct ? X->stride / (long)sizeof(T) : padded(d, sizeof(T));
+        const char *start = X->data + row * X->stride, *next = row + 2 * R <= last ? start + R * X->stride : start;
+        const T *P = direct ? (const T *)start : scratch;
         for (long g = 0; g < G; g++) {
             memset(Y, 0, sizeof Y);
             if (t->kind == RMATMUL)
                 memcpy(Y, W + (g * t->packed_rows + row) * L, rows * L * sizeof(T));
-            else
-                for (long j = 0; j < d; j += CHUNK)
-                    NAME(y_panel)(P + j, ld, d - j < CHUNK ? d - j : CHUNK, W + g * size + j * L, Y);
+            for (long j = 0, end; j < d; j = end) {
+                end = d - j < chunk ? d : j + chunk;
+                if (!direct && g == 0) NAME(convert)(X, row, rows, j, end, scratch, ld);
+                if (t->kind == RMATMUL) continue;
+                if (direct || g > 0)
+                    NAME(y_panel)(P + j, ld, end - j, W + g * size + j * L, Y);
+                else
+                    NAME(y_panel_ahead)(P + j, ld, end - j, W + g * size + j * L, Y, end < d ? start + end * entry : next, X->stride, entry);
+            }
             if (t->kind == MATMUL) {
                 NAME(store)(&t->out, row, rows, g * L, L, Y);
                 continue;
@@ -165,12 +179,52 @@ static int NAME(rows)(const task *t, long first, long last, double *sum, double 
                         Y[r * L + k] -= shift[g * L + k];
                         total[g * L + k] += Y[r * L + k];
                     }
+            if (t->middle.data) NAME(store)(&t->middle, row, rows, g * L, L, Y);
             NAME(z_panel)(P, ld, d, Y, Z + g * size);
         }
         if (t->kind != MATMUL && ++since == FLUSH) NAME(flush)(G * size, Z, sum), since = 0;
     }
     if (t->kind != MATMUL) NAME(flush)(G * size, Z, sum);
     free(scratch);
+    return 0;
+}
+
+/* Columns [first, last) of COSWEEP, a strip at a time: adds X (X^T W) to `sum`. */
+static int NAME(columns)(const task *t, long first, long last, double *sum)
+{
+    const dense *X = t->X;
+    const long N = X->rows, padded_rows = t->packed_rows, G = t->groups, entry = X->wide ? sizeof(double) : sizeof(float);
+    const long fit = STRIP / (padded_rows * (long)sizeof(T)) / 16 * 16, width = fit < 16 ? 16 : fit > CHUNK ? CHUNK : fit;
+    T *Z = aligned((G * padded_rows * L + G * width * L + padded_rows * width) * sizeof(T));
+    if (!Z) return -1;
+    T *Y = Z + G * padded_rows * L, *strip = Y + G * width * L;
+    memset(Z, 0, G * padded_rows * L * sizeof(T));
+    const T *W = t->packed;
+    long since = 0;
+    for (long j = first; j < last; j += width) {
+        const long n = last - j < width ? last - j : width;
+        memset(Y, 0, G * width * L * sizeof(T));
+        for (int second = 0; second < 2; second++)
+            for (long row = 0; row < N; row += R) {
+                const long rows = N - row < R ? N - row : R;
+                const int direct = NAME(same)(X) && rows == R && X->stride % 4096;
+                const char *start = X->data + row * X->stride + j * entry;
+                const long ld = direct ? X->stride / (long)sizeof(T) : width;
+                const T *P = direct ? (const T *)start : strip + row * width;
+                if (!direct && !second) NAME(convert)(X, row, rows, j, j + n, strip + row * width - j, width);
+                for (long g = 0; g < G; g++) {
+                    T *z = Z + (g * padded_rows + row) * L, *y = Y + g * width * L;
+                    if (!second) NAME(z_panel)(P, ld, n, W + (g * padded_rows + row) * L, y);
+                    else if (g > 0 || j + n + width > last || rows < R) NAME(y_panel)(P, ld, n, y, z);
+                    else NAME(y_panel_ahead)(P, ld, n, y, z, start + n * entry, X->stride, entry);
+                }
+            }
+        if (++since == FLUSH / 16 || j + width >= last) {
+            since = 0;
+            for (long g = 0; g < G; g++) NAME(flush)(N * L, Z + g * padded_rows * L, sum + g * N * L);
+        }
+    }
+    free(Z);
     return 0;
 }
 
@@ -219,8 +273,9 @@ static int NAME(csr)(const task *t, long first, long last, void *part, double *t
 }
 
 /* Rows [first, last) of data of type T: adds to the sums of the columns and returns that of squares,
- * all in float64. It is finite only where all entries are. */
-static double NAME(moments)(const dense *X, long first, long last, double *sums)
+ * all in float64. It is finite only where all entries are. Even and odd rows have sums of their own, `size`
+ * apart, so that a row need not wait for the sums of the one before. */
+static double NAME(moments)(const dense *X, long first, long last, double *sums, long size)
 {
     enum { D = VECTOR / sizeof(double) };
     typedef double doubles __attribute__((vector_size(VECTOR), aligned(8)));
@@ -228,27 +283,28 @@ static double NAME(moments)(const dense *X, long first, long last, double *sums)
     double energy = 0;
     for (long row = first; row < last; row++) {
         const T *x = (const T *)(X->data + row * X->stride);
+        double *sum = sums + row % 2 * size, one = 0;
         doubles square[2] = {{0}, {0}};
-        double one = 0;
         long j = 0;
         for (; j + 2 * D <= X->columns; j += 2 * D)
             for (int k = 0; k < 2; k++) {
                 const doubles a = __builtin_convertvector(*(const entries *)(x + j + k * D), doubles);
-                *(doubles *)(sums + j + k * D) += a;
+                *(doubles *)(sum + j + k * D) += a;
                 square[k] += a * a;
             }
-        for (; j < X->columns; j++) sums[j] += x[j], one += (double)x[j] * x[j];
+        for (; j < X->columns; j++) sum[j] += x[j], one += (double)x[j] * x[j];
         square[0] += square[1];
         for (int k = 0; k < D; k++) one += square[0][k];
         energy += one;
     }
+    for (long j = 0; j < X->columns; j++) sums[j] += sums[size + j];
     return energy;
 }
 
 #include "gram.h"
 
 static const table NAME(table) = {
-    L, R, NAME(pack), NAME(rows), NAME(csr), NAME(moments), NAME(gram),
+    L, R, NAME(pack), NAME(rows), NAME(columns), NAME(csr), NAME(moments), NAME(gram), NAME(whole),
 };
 
 #undef CSR

@@ -133,6 +133,14 @@ class Operator(ABC):
         Z = self.rmatmul(H)
         return (Z, *sums) if sums else Z
 
+    def cosweep(self, W: Array) -> Array:
+        """Return ``X (X^T W)``, the sweep of ``X^T``, in one pass where :meth:`takes_strips`."""
+        return self.matmul(self.rmatmul(W))
+
+    def takes_strips(self, W: Array) -> bool:
+        """Whether kernels read strips of columns of X, each for both products of :meth:`cosweep`."""
+        return False
+
     @property
     def entries(self) -> int:
         """How many numbers a pass multiplies: all, or those that a sparse matrix stores."""

@@ -126,12 +126,17 @@ def one_thread() -> Iterator[None]:
         _this_thread.alone = before
 
 
+@cache
+def _processors() -> int:
+    return os.cpu_count() or 1  # it reads a file
+
+
 def threads() -> int:
     """Return how many threads products may use: as many as BLAS, and OMP_NUM_THREADS at most."""
     if getattr(_this_thread, "alone", False):
         return 1
     given = os.environ.get("OMP_NUM_THREADS", "")
-    most = int(given) if given.isdigit() and int(given) > 0 else os.cpu_count() or 1
+    most = int(given) if given.isdigit() and int(given) > 0 else _processors()
     limited = _threads_before[:1]  # another thread may clear it
     return min(most, limited[0] if limited else blas_threads())
 
@@ -152,6 +157,15 @@ def multiply_transposed(X: Any, H: Array) -> Array:
     if native.takes(native.MATMUL, X.T, H):
         return native.multiply(native.MATMUL, X.T, H, threads())
     return X.T @ H
+
+
+def off_rows(rows: Any, Z: Array) -> tuple[Array, Array]:
+    """Return ``Z - V H`` and ``H = V^T Z``, where the rows are ``V^T``."""
+    if native.takes(native.SWEEP, rows, Z):
+        H, image = native.both_products(rows, Z, threads())
+        return np.subtract(Z, image, out=image), H
+    H = multiply(rows, Z)
+    return Z - multiply_transposed(rows, H), H
 
 
 def gathered(Y: Array) -> Array:

@@ -52,6 +52,7 @@ class Centered(View):
         self._c = center
         self._total = total
         self._energy = energy
+        self._g: Array | None = None  # X c
 
     @property
     def removed_energy(self) -> float:  # type: ignore[override]
@@ -84,6 +85,14 @@ class Centered(View):
         Z, *sums, total = self.X.sweep(W, centred)
         Z = Z - self._c @ total
         return (Z, *sums) if sums else Z
+
+    def cosweep(self, W: Array) -> Array:
+        if not self.X.takes_strips(W):
+            return super().cosweep(W)
+        if self._g is None:
+            self._g = self.X.matmul(self._c)
+        g, total = self._g, namespace(W).sum(W, axis=0, keepdims=True)
+        return self.X.cosweep(W) - g @ total - (cross(g, W) - gram(self._c) * total)
 
     def take(self, rows: np.ndarray) -> Any:
         return dense(self.X.take(rows)) - self._c.T
@@ -122,7 +131,16 @@ class Centered(View):
             xp.astype(xp.sqrt(at_least(square, 0.0)), norms.dtype, copy=False)
         )[0]
 
+    def _shifted(self) -> Shifted | None:
+        """The rows as the kernels that form Gram matrices subtract the center from them."""
+        if not self.grams_by_kernels:
+            return None
+        known = self._c if self._total is None else self._total / self.shape[0]
+        return Shifted(self.X, known)
+
     def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
+        if weights is None and (rows := self._shifted()):
+            return rows.gram(single=single)
         S = self.X.gram(weights, single=single)
         total, mass = self._sums(weights)
         c, s = as_float64(self._c), as_float64(total)  # as the products of X are
@@ -130,6 +148,8 @@ class Centered(View):
         return S - (c * half.T + half * c.T)  # without BLAS, whose threads would spin
 
     def kernel(self, *, single: bool = False) -> Array:
+        if rows := self._shifted():
+            return rows.kernel(single=single)
         K = self.X.kernel(single=single)
         if self._total is not None:  # c is the mean
             xp = namespace(K)

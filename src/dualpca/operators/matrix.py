@@ -192,6 +192,8 @@ class Matrix(RowBlocked):
             self._counter[0] += 1
             return self.data.T @ (self.data @ W)  # a GPU waits for what the host does between them
         shift = row_map.shift if isinstance(row_map, Shift) else None
+        if row_map is None and native.takes(native.COSWEEP, self.data.T, W):
+            return self.T.cosweep(W)
         if (row_map is None or shift is not None) and native.takes(native.SWEEP, self.data, W):
             self._counter[0] += 1
             return native.multiply(native.SWEEP, self.data, W, threads(), shift=shift)
@@ -207,6 +209,15 @@ class Matrix(RowBlocked):
         self._counter[0] -= 1  # the two products are one sweep
         return total
 
+    def takes_strips(self, W: Array) -> bool:
+        return native.takes(native.COSWEEP, self.data, W)
+
+    def cosweep(self, W: Array) -> Array:
+        if not self.takes_strips(W):
+            return super().cosweep(W)
+        self._counter[0] += 1
+        return native.multiply(native.COSWEEP, self.data, W, threads())
+
     def column_sums(
         self, weights: Array | None = None, *, exact: bool = True, keep: bool = False
     ) -> tuple[Array, float]:
@@ -221,11 +232,13 @@ class Matrix(RowBlocked):
 
     @property
     def grams_by_kernels(self) -> bool:  # type: ignore[override]
-        return native.takes_gram(self.data)
+        N, d = self.shape
+        return native.takes_gram(self.data if d <= N else self.data.T, threads())
 
     def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
-        if weights is not None or not self.grams_by_kernels:
+        if weights is not None or not native.takes_gram(self.data, threads()):
             return super().gram(weights, single=single)
+        self._ensure_square(self.shape[1])
         self._counter[0] += 1
         return native.gram(self.data, threads(), single=single)
 
@@ -300,3 +313,25 @@ class Affine(RowMap):
     def sweep(self, W: Array, row_map: SweepMap | None = None) -> Any:
         Z = self._product(native.SWEEP, W) if row_map is None else None
         return super().sweep(W, row_map) if Z is None else Z
+
+    def cosweep(self, W: Array) -> Array:
+        Z = self._product(native.COSWEEP, W)
+        return super().cosweep(W) if Z is None else Z
+
+    def _square(self, *, by_row: bool, single: bool) -> Array | None:
+        """Return the Gram matrix of the rows, or of the columns: the kernels shift either."""
+        data = None if self._data is None else self._data.T if by_row else self._data
+        if data is None or not native.takes_gram(data, threads()):
+            return None
+        self._ensure_square(data.shape[1])
+        self._counter[0] += 1
+        single = single or self.dtype != self.X.dtype
+        return native.gram(data, threads(), single=single, by_row=by_row, **self._given)
+
+    def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
+        S = self._square(by_row=False, single=single) if weights is None else None
+        return super().gram(weights, single=single) if S is None else S
+
+    def kernel(self, *, single: bool = False) -> Array:
+        K = self._square(by_row=True, single=single)
+        return super().kernel(single=single) if K is None else K

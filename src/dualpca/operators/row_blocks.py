@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from .. import native
 from ..linalg import Array, namespace, to_numpy
-from ..native import LEAST, native_available
 from .base import BlockFunction, Operator, SweepMap, split
 from .block_ops import (
     GRAM_FACTOR,
@@ -28,6 +28,7 @@ from .block_ops import (
     stack,
     sum_up,
     take,
+    threads,
 )
 from .views import View
 
@@ -74,8 +75,8 @@ class RowBlocked(Operator):
 
     @property
     def uses_kernels(self) -> bool:  # type: ignore[override]
-        large = self.entries * LEAST_COLUMNS >= LEAST
-        return native_available() and isinstance(self.dtype, np.dtype) and large
+        large = self.entries * LEAST_COLUMNS >= native.LEAST
+        return native.native_available() and isinstance(self.dtype, np.dtype) and large
 
     @property
     def entries(self) -> int:
@@ -147,10 +148,12 @@ class RowBlocked(Operator):
         kind = "float32" if single and not self.sparse else "float64"
 
         def part(rows: slice, block: Any) -> tuple[Array]:
-            block = cast(block, kind)
-            if weights is not None:  # BLAS forms half of the products of a matrix with itself
+            if weights is not None:  # half of the products of a matrix with itself are the others
                 w = weights[rows]
-                block = scale_rows(block, namespace(w).sqrt(w))
+                block = scale_rows(cast(block, kind), namespace(w).sqrt(w))
+            if native.takes_gram(block, threads()):
+                return (native.gram(block, threads(), single=kind == "float32"),)
+            block = cast(block, kind)
             return (as_float64(dense(block.T @ block)),)
 
         return self.sum_blocks(part, GRAM_FACTOR)[0]

@@ -84,7 +84,7 @@ class LinearOperatorProducts(Operator):
 
 
 class Transposed(View):
-    """``X^T``. Its sweep needs X^T H finished before the first row: two passes over the rows of X."""
+    """``X^T``. Its sweep by rows of X needs X^T H finished before the first row: two passes over them."""
 
     takes_rows = False
 
@@ -101,6 +101,12 @@ class Transposed(View):
 
     def rmatmul(self, H: Array) -> Array:
         return gathered(self.X.matmul(H))
+
+    def sweep(self, W: Array, row_map: SweepMap | None = None) -> Any:
+        return gathered(self.X.cosweep(W)) if row_map is None else super().sweep(W, row_map)
+
+    def cosweep(self, W: Array) -> Array:
+        return self.X.sweep(W)
 
     def row_vector(self, values: Any, name: str = "the vector") -> Array:
         return self.asarray(check_length(values, self.shape[0], name))
@@ -208,7 +214,13 @@ def check_energy(energy: float, X: Operator) -> None:
 
 
 def _is_zero(energy: float, X: Operator) -> bool:
-    """Return whether X is 0, by the norms of rows, which do not vanish where their squares do."""
+    """Return whether X is 0, by the norms of rows, which do not vanish where their squares do.
+
+    It is also 0 where all of these rows, whose squares are in range, are taken away by a centre.
+    """
     while isinstance(X, View) and not X.explicit_rows:
         X = X.X
-    return energy == 0 and largest(X.row_norms()) == 0
+    if energy != 0:
+        return False
+    size = largest(X.row_norms())
+    return size == 0 or size**2 >= float(finfo(X).smallest_normal) * RANGE
