@@ -202,6 +202,19 @@ def test_shortfall_by_hand():
     )
 
 
+def test_a_coupling_too_small_to_matter_is_bounded_without_an_eigenproblem():
+    """That bound is above the eigenvalues', and only one below the floor takes their place."""
+    rng = np.random.default_rng(7)
+    for _ in range(50):
+        theta = np.sort(rng.uniform(1, 2, 6))[::-1]
+        K = 10.0 ** rng.uniform(-6, 0) * rng.standard_normal((4, 6))
+        known = {"theta": theta, "coupling": K, "ceiling": float(rng.uniform(0, 0.99))}
+        exact = Certificate(**known).shortfall(6)
+        for floor in (1e-14, 1e-8, 1e-3, 1e3):
+            bound = Certificate(**known, floor=floor).shortfall(6)
+            assert exact * (1 - 1e-9) - 1e-14 <= bound <= max(exact * (1 + 1e-9), floor) + 1e-14
+
+
 def test_eigenvalues_are_below_those_of_the_certificate():
     """For any split of a matrix: Weyl's inequality, sum by sum."""
     rng = np.random.default_rng(0)

@@ -10,6 +10,7 @@ from dualpca import PCA, as_operator, native_available
 from dualpca.operators import Weighted, centered
 from dualpca.operators.matrix import THREADED, row_parts
 from dualpca.operators.row_blocks import RowBlocked
+from dualpca.operators.views import check_energy
 from dualpca.solvers.spectral.costs import LOOSE
 from dualpca.solvers.spectral.direct import growth
 from dualpca.solvers.spectral.krylov import MIXED_TOL, Krylov, mixed_scale
@@ -134,6 +135,29 @@ def test_parts_of_a_sparse_matrix_are_views_that_make_up_the_whole(monkeypatch):
         np.testing.assert_allclose(X.T @ H, dense.T @ H)
         np.testing.assert_allclose(X.sweep(W, lambda Y, rows: 2 * Y), 2 * dense.T @ (dense @ W))
         assert X.passes - before == 3
+
+
+@pytest.mark.parametrize("size", [1e-140, 1e-25, 1e25, 1e140])
+@pytest.mark.parametrize("shape", [(3000, 300), (300, 3000), (4000, 40)])
+def test_products_in_float32_of_numbers_that_have_no_square_there(shape, size):
+    X = np.random.default_rng(0).standard_normal(shape)
+    for solver in ("gram", "krylov", "auto"):
+        plain, model = (
+            PCA(3, tol=1e-2, solver=solver, random_state=0).fit(c * X) for c in (1, size)
+        )
+        variance = model.explained_variance_ / size / size
+        np.testing.assert_allclose(variance, plain.explained_variance_, rtol=1e-6)
+        assert model.residual_ <= 1e-2
+        assert model.variance_shortfall_ <= 1e-2
+
+
+def test_equal_rows_less_their_mean_are_zeros():
+    """The mean of rows of small integers is exact: nothing is left, and nothing has underflowed."""
+    X = centered(as_operator(np.tile(np.arange(1.0, 9.0), (16, 1))))
+    assert X.energy() == 0
+    check_energy(0.0, X)
+    with pytest.raises(ValueError, match="underflow"):
+        check_energy(0.0, centered(as_operator(1e-170 * np.tile(np.arange(1.0, 9.0), (16, 1)))))
 
 
 needs_kernels = pytest.mark.skipif(not native_available(), reason="float32 passes need C kernels")

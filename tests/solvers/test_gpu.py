@@ -249,10 +249,10 @@ def test_the_host_waits_once_for_a_step():
         P = sampled_axes(X, 64, 0)
     assert waits.count == 0
     with Waits() as waits:
-        ritz, image = block_pairs(X, P)
+        block = block_pairs(X, P)
     assert waits.count == 1
-    basis = Lanczos(X, ritz.V, 200, rng)
-    basis.begin_with_ritz(ritz, image)
+    basis = Lanczos(X, block.ritz.V, 200, rng)
+    basis.begin_with_ritz(block)
     basis.turn_to_complement(16)
     for _ in range(3):
         with Waits() as waits:
@@ -270,7 +270,8 @@ def test_ritz_pairs_of_a_block_of_any_condition(dtype, power, xp):
     P = rng.standard_normal((D, 20)) @ np.diag(np.arange(1.0, 21) ** -power)
     P = (P @ np.linalg.qr(rng.standard_normal((20, 20)))[0]).astype(dtype)
     X = as_operator(xp.asarray(A))
-    found, image = block_pairs(X, xp.asarray(P))
+    block = block_pairs(X, xp.asarray(P))
+    found, image = block.ritz, block.image
     V, theta = np.asarray(found.V, dtype=float), np.asarray(found.theta, dtype=float)
     unit = 100 * np.finfo(dtype).eps
     np.testing.assert_allclose(V.T @ V, np.eye(20), atol=unit)

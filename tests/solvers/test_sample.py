@@ -115,7 +115,9 @@ def test_a_loose_fit_of_tall_rows_takes_one_pass_and_a_look(dtype):
         image = wide.T @ (wide @ V)
         residual = np.linalg.norm(image - V * model.singular_values_**2) / np.linalg.norm(image)
         with at(seed=seed, decay=decay, tol=tol):
-            assert residual <= model.residual_ * (1 + 1e-6) <= tol
+            # Rounding of float32 products is relative to the image, not to the residual.
+            assert residual <= model.residual_ + np.finfo(np.float32).eps
+            assert model.residual_ <= tol
             assert missed(wide, V.T, 5) <= model.variance_shortfall_
             np.testing.assert_allclose(V.T @ V, np.eye(5), atol=30 * np.finfo(dtype).eps)
             assert decay == 1.0 or model.n_passes_ <= 7

@@ -187,13 +187,15 @@ def solve_quietly(problem: DCProblem, solver: Any, *start: Any, **options: Any) 
         return solve(problem, solver, *start, **options)
 
 
-def warn_above(residual: float, tol: float, name: str, max_iter: int | None) -> None:
+def warn_above(
+    residual: float, tol: float, name: str, max_iter: int | None, rounding: float = 0.0
+) -> None:
     """Warn the caller of a residual above ``tol``, unless a listener stopped the iterations.
 
     ``max_iter`` is None where iterations were left, so that rounding alone keeps it from ``tol``.
     """
-    # The same basis, measured twice, differs by rounding.
-    if residual > 1.01 * tol and not stopped():
+    # The same basis, measured twice, differs by rounding, which is relative to the image of the basis.
+    if residual > 1.01 * tol + rounding and not stopped():
         if max_iter is None:
             remedy = "which is what the rounding of X allows; give float64, centre X, or raise tol"
         else:

@@ -19,7 +19,7 @@ from ..linalg import Array, column_norms, eigh, eps, norm, on_gpu, right_singula
 from ..operators import Operator
 from ..solvers.spectral.certificate import FAILURE, eigenvalue_test
 from ..solvers.spectral.lanczos import BLOCK, PATIENCE, Lanczos
-from ..solvers.spectral.ritz import ROUNDING, Ritz, unit_of
+from ..solvers.spectral.ritz import ROUNDING, Block, Ritz, unit_of
 
 #: A block has a multiple of BLOCK columns, at least so many of them Gaussian.
 GAUSSIAN = 8
@@ -86,7 +86,7 @@ class _Equation:
         size, P = size[:rank], P[:, :rank]
         width = BLOCK * -(-(rank + GAUSSIAN) // BLOCK)
         basis = Lanczos(self.C, self.ritz.V, self._room(width), self.rng)
-        basis.begin_with_ritz(self.ritz, self.image)
+        basis.begin_with_ritz(Block.of_pairs(self.ritz, self.image))
         Omega = basis.array(self.rng.standard_normal((n, width - rank)))
         columns = (R @ P) * (math.sqrt(n) / size)[None, :]  # as long as those of Omega
         start = basis.turn_to(basis.xp.concat([columns, Omega], axis=1))

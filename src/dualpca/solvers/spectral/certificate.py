@@ -25,6 +25,7 @@ import numpy as np
 from scipy.special import gammaincinv
 
 from ...linalg import eps, to_numpy
+from ...operators.block_ops import one_blas_thread
 from ..base import TINY
 
 #: The probability that a certificate is below the truth, for any data.
@@ -105,12 +106,21 @@ class Certificate:
         if self.coupling is None or not math.isfinite(mu):
             return math.inf
         k, scale = len(self.theta), float(self.theta[0])
+        gap = float(self.theta[s - 1]) - mu
+        if k == s and gap > 0:
+            # tr A^T Theta A + 2 tr B^T K A + mu ||B||^2, of orthonormal (A, B), gains 2 ||B|| ||K|| at
+            # most and loses gap ||B||^2 at least.
+            gain = scale * float(np.sum((self.coupling / scale) ** 2)) / (gap / scale)
+            if gain <= self.floor * float(self.theta.sum()):
+                return gain
         K = self.coupling / scale
         if len(K) > k:
             K = np.linalg.qr(K)[1]
         C = np.diag(np.r_[self.theta / scale, np.full(len(K), mu / scale)])
         C[k:, :k], C[:k, k:] = K, K.T
-        largest = np.sort(np.r_[np.linalg.eigvalsh(C), np.full(s, mu / scale)])[::-1]
+        with one_blas_thread():  # others would spin long after so small a problem
+            values = np.linalg.eigvalsh(C)
+        largest = np.sort(np.r_[values, np.full(s, mu / scale)])[::-1]
         return scale * max(float((largest[:s] - self.theta[:s] / scale).sum()), 0.0)
 
     def with_rounding(self, size: float) -> Certificate:

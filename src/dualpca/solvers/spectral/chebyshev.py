@@ -22,10 +22,10 @@ from . import costs
 from .base import SpectralSolver, is_explicit_on_gpu, narrow_side
 from .certificate import ROUNDING_RISE, Certificate
 from .krylov import mixed_scale
-from .lanczos import certify
+from .lanczos import certify_block
 from .ritz import (
     ROUNDING,
-    Ritz,
+    Block,
     SubspaceResult,
     block_pairs,
     conditioned,
@@ -108,20 +108,20 @@ class Chebyshev(SpectralSolver):
         fast = A if fast is None else fast
         exact = fast if tol >= TF32_TOL and str(fast.dtype) == str(A.dtype) else A
         with A.blas_limited(), A.ieee_products():
-            found = _iterate(exact, fast, s, tol, seed, max_passes)
-            ritz, image, (theta, r), done, steps = found
+            block, done, steps = _iterate(exact, fast, s, tol, seed, max_passes)
+            theta, _ = block.ritz.on_host()
             floor = ROUNDING_RISE * unit_of(exact)
-            certificate = Certificate.of_norms(theta, r, energy=energy, floor=floor)
+            certificate = Certificate(theta, block.coupling, energy=energy, floor=floor)
+            certificate = certificate.with_rounding(ROUNDING * unit_of(exact) * theta[0])
             if done and certificate.shortfall(s) > tol:
                 rounding = s * ROUNDING * unit_of(fast) * theta[0]
                 looking = fast if rounding <= SHARE_OF_TOL * tol * theta[:s].sum() else A
                 before, few = looking.passes, columns(s, A.shape[1], sampled=True)
                 given: dict[str, Any] = {"energy": energy, "seed": seed + 1, "floor": floor}
                 # The bound takes an eigenproblem of twice as many pairs on the host.
-                known = ritz.leading(few), image[:, :few]
-                certificate = certify(looking, *known, s, tol=tol, **given)
+                certificate = certify_block(looking, block.leading(few), s, tol=tol, **given)
                 steps += looking.passes - before
-        return SubspaceResult(ritz.signed().leading(s), certificate, steps, converged=done)
+        return SubspaceResult(block.ritz.leading(s).signed(), certificate, steps, converged=done)
 
     def cost(self, X: Operator, s: int, tol: float, energy: float) -> float:
         if not is_explicit_on_gpu(X):
@@ -134,11 +134,10 @@ class Chebyshev(SpectralSolver):
 
 def _iterate(
     A: Operator, fast: Operator, s: int, tol: float, seed: int, max_passes: int
-) -> tuple[Ritz, Array, tuple[np.ndarray, np.ndarray], bool, int]:
+) -> tuple[Block, bool, int]:
     """Filter a block until its first s columns have a residual of at most ``tol``.
 
-    Return Ritz pairs, their images, their values and residuals on the host, whether they meet ``tol``,
-    and the passes.
+    Return Ritz pairs, whether they meet ``tol``, and the passes.
     """
     unit, steps, tall = unit_of(A), 1, is_tall(A)
     sketching = TF32_TOL <= tol < 3 * TF32_TOL
@@ -153,11 +152,11 @@ def _iterate(
     exact, same = False, str(fast.dtype) == str(A.dtype)
     while True:
         X = A if exact else fast
-        ritz, image = block_pairs(X, P)
+        block = block_pairs(X, P)
         steps += 1
-        theta, r = ritz.on_host()
+        theta, r = block.ritz.on_host()
         if not theta[0] > 0:
-            return ritz, image, (theta, r), True, steps
+            return block, True, steps
         cut = max(float(theta[-1]), unit * float(theta[0]))
         if _growth(theta[s - 1] / cut) < CLUSTER:
             cut /= 2
@@ -165,20 +164,19 @@ def _iterate(
         residual = relative_residual(r[:s], theta[:s])
         stalled, out = residual > 0.5 * before, steps + 1 >= max_passes
         out = progress.report_step("chebyshev", residual, tol, A.passes) or out
-        P = image * (2 / cut) - ritz.V  # of degree 1, whose pass is done
-        final = None
-        if X is A:
-            final, known = (ritz, image), (theta, r)
-        elif stalled or out or residual <= 0.7 * tol * math.cosh(growth):
+        reached_fast = stalled or out or residual <= 0.7 * tol * math.cosh(growth)
+        final, measuring = block, X is not A and reached_fast
+        if measuring:
             width = min(A.shape[1], 16 * math.ceil((s + 8) / 16))
-            final = block_pairs(A, A.asarray(P[:, :width]))
-            steps, known = steps + 1, final[0].on_host()
-        if final is not None:
-            r, reached, floor = _with_rounding(*known, s, ROUNDING * unit)
+            final = block_pairs(A, A.asarray(_first(block, cut)[:, :width]))
+            steps += 1
+        if X is A or measuring:
+            r, reached, floor = _with_rounding(*final.ritz.on_host(), s, ROUNDING * unit)
             done = reached <= max(tol, floor)
             if done or out:
-                measured = replace(final[0], residuals=A.asarray(r))
-                return measured, final[1], (known[0], r), done, steps
+                return replace(final, ritz=final.ritz.with_residuals(r)), done, steps
+        P = _first(block, cut)
+        if X is A or measuring:
             if fast is not A and (reached > 0.5 * last or reached < LEVEL * unit_of(fast)):
                 P, fast, most, before = A.asarray(P), A, FIRST, math.inf
                 exact = True
@@ -189,8 +187,13 @@ def _iterate(
         difference = max(_growth(theta[0] / cut) - growth, 1e-9)
         every = max(1, int(math.log(SPREAD) / difference))
         exact = same and wanted <= degree  # then the residual is measured at once
-        P = _filter(fast, ritz.V, P, cut, degree, every)
+        P = _filter(fast, block.ritz.V, P, cut, degree, every)
         steps, most, before = steps + degree - 1, 2 * most, residual
+
+
+def _first(block: Block, cut: float) -> Array:
+    """``T_1(2 C / cut - I) V``, whose pass is done."""
+    return block.image * (2 / cut) - block.ritz.V
 
 
 def _with_rounding(

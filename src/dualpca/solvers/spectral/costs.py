@@ -1,8 +1,8 @@
 """The rates by which spectral solvers estimate their cost, and the estimates that they share.
 
-A cost counts floating-point operations at the rates below: the geometric mean of two server CPUs, two
-cores each, with OpenBLAS. A faster machine scales all of them alike, so that the choice stays the same.
-docs/performance.md tells how they were measured.
+A cost counts floating-point operations at the rates below, which two cores of a server with AVX-512
+reached. docs/performance.md tells how they were measured. A machine that is faster at all of them alike
+makes the same choice.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ import math
 from ...operators import Operator
 from .lanczos import BLOCK
 
-#: Operations a second in float32; float64 does half.
-SQUARE = 350e9  # X^T X, counting 2 N d^2 although symmetry halves the work
-THIN, NUMPY_THIN = 110e9, 60e9  # X^T (X W) with 16 columns, by C kernels and by NumPy
-WIDE = 160e9  # with many columns
+#: Operations a second in float32, by C kernels and by NumPy; float64 does half.
+SQUARE, NUMPY_SQUARE = 750e9, 420e9  # X^T X, counting 2 N d^2 although symmetry halves the work
+WIDE, NUMPY_WIDE = 430e9, 250e9  # X^T (X W) with many columns
+THIN, NUMPY_THIN = 170e9, 93e9  # C W with 16 columns, counting n^2 16
 #: So many operations could be done while an entry is read by C kernels, read and converted from float64,
 #: or read by NumPy.
-READ, CONVERT, NUMPY_READ = 28, 90, 100
-#: Arrays of at most so many bytes stay in the cache, where the kernels read them while they multiply.
-CACHED = 2**25
+READ, CONVERT, NUMPY_READ = 10, 46, 50
+#: That factor more where kernels read strips of columns.
+STRIPS = 2
 #: Seconds for each stored entry of a sparse matrix and column, in X^T (X W).
 SPARSE, SCIPY_SPARSE = 0.4e-9, 1.0e-9  # by C kernels and by SciPy
 #: Seconds for each product of two stored entries in a sparse X^T X.
 SPARSE_SQUARE = 4e-9
 #: Seconds for each n^3 of LAPACK's symmetric eigenvectors, all or few of them.
-EIGH, EIGH_FEW = 1.0e-10, 0.4e-10
+EIGH, EIGH_FEW = 1.3e-10, 0.4e-10
 
 #: One H200 GPU: operations a second of float32 and of TF32 products, and bytes a second of a TF32 pass.
 GPU_SQUARE, GPU_TF32, GPU_BYTES = 50e12, 280e12, 3.6e12
@@ -36,7 +36,7 @@ GPU_LAUNCH, GPU_EIGH = 1.3e-5, 1e-12
 GPU_STEP, GPU_FIT = 4e-4, 4e-3
 
 #: Seconds that a Krylov step costs besides the pass and the projected eigenproblems.
-STEP = 1.5e-3
+STEP = 1e-3
 
 #: From this ``tol`` on, blocks of up to WIDEST are a little wider than s: such a run takes few steps.
 LOOSE, WIDEST = 2e-2, 64
@@ -49,10 +49,17 @@ def sweep_seconds(X: Operator, b: int, *, converted: bool) -> float:
         return (SPARSE if kernels else SCIPY_SPARSE) * X.entries * b
     single = X.precision == "float32" or (converted and kernels)
     read = NUMPY_READ if not kernels else CONVERT if X.precision != "float32" and single else READ
-    if read == READ and N * d * (4 if single else 8) <= CACHED:
-        read = 0
+    read *= STRIPS if kernels and d > N else 1
     operations = d * d * (2 * b + read / 2) if X.T.implicit else N * d * (4 * b + read)
-    return operations / (WIDE if single else WIDE / 2)
+    rate = WIDE if kernels else NUMPY_WIDE
+    return operations / (rate if single else rate / 2)
+
+
+def square_seconds(X: Operator, *, single: bool) -> float:
+    """Return the seconds of the smaller Gram matrix of a dense X."""
+    N, d = X.shape
+    rate = SQUARE if X.grams_by_kernels else NUMPY_SQUARE
+    return 2 * N * d * min(N, d) / (rate if single else rate / 2)
 
 
 def eigh_seconds(n: int, s: int) -> float:
@@ -79,6 +86,6 @@ def expected_steps(n: int, s: int, tol: float) -> float:
 
 
 def step_seconds(steps: float, n: int) -> float:
-    """Return the seconds besides the passes: orthogonalisation, and two or three eigenproblems."""
+    """Return the seconds besides the passes: orthogonalisation, and eigenproblems of few vectors."""
     basis = steps * BLOCK
-    return steps * STEP + 3e-12 * n * basis**2 + 2.5 * EIGH * basis**3
+    return steps * STEP + 3e-12 * n * basis**2 + 1.1 * EIGH * basis**3

@@ -27,7 +27,7 @@ from . import costs
 from .base import SpectralSolver, is_explicit_on_gpu
 from .certificate import Certificate, rounding_floor
 from .costs import LOOSE, eigh_seconds, expected_steps, step_seconds, wide_block
-from .krylov import ROUNDED_TOL, Krylov
+from .krylov import ROUNDED_TOL, Krylov, mixed_scale
 from .lanczos import BLOCK
 from .ritz import (
     Ritz,
@@ -49,6 +49,9 @@ TERMS, SPARSE_TERMS = 30_000, 4
 #: From this ``tol`` on the products are in float32. Those of float64 data could be from 1e-5 on, but
 #: the variances would then have seven digits, which only a loose ``tol`` says are enough.
 SINGLE_TOL = {"float32": 1e-6, "float64": ROUNDED_TOL}
+
+#: Squares of entries of about this size or its inverse are far from the ends of the range of float32.
+IN_RANGE = 1e-12
 
 #: Krylov on the Gram matrix itself finds up to this share of its eigenvectors sooner than LAPACK, from
 #: this side on (784 columns: 14 ms for 50 of them, 28 for 100, against 45 for all by LAPACK).
@@ -73,20 +76,22 @@ class Gram(SpectralSolver):
     def __call__(
         self, X: Operator, s: int, *, tol: float, seed: int, **options: Any
     ) -> SubspaceResult:
-        wide = X.shape[1] > X.shape[0]
-        for single in (True, False) if takes_single(X, tol) else (False,):
-            C = X.kernel(single=single) if wide else X.gram(single=single)
+        wide, energy = X.shape[1] > X.shape[0], options.get("energy", math.inf)
+        for single in (True, False) if takes_single(X, tol, energy) else (False,):
+            rows, scale = (_in_float32(X, tol, energy) if single else None) or (X, 1.0)
+            C = rows.kernel(single=single) if wide else rows.gram(single=single)
             xp = namespace(C)
             kind = xp.float32 if single else xp.float64
             work = xp.astype(C, kind, copy=False)
             V, theta, residuals, known = _eigenpairs(C, work, s, tol, seed)
-            rounding = float(xp.finfo(kind).eps) * growth(X) * _magnitude(X, C, theta[0])
+            rounding = float(xp.finfo(kind).eps) * growth(X) * _magnitude(rows, C, theta[0])
             known, residuals = known.with_rounding(rounding), np.hypot(residuals, rounding)
-            ritz = Ritz(X.asarray(V[:, :s]), X.asarray(theta[:s]), X.asarray(residuals[:s]))
             accurate = theta[min(s, len(theta)) - 1] > 1e3 * rounding and not X.T.implicit
+            theta, residuals = theta[:s] / scale**2, residuals[:s] / scale**2
+            ritz = Ritz(X.asarray(V[:, :s]), X.asarray(theta), X.asarray(residuals))
             if accurate and ritz.residual <= tol:
-                ritz = right_from_left(X, ritz) if wide else ritz.signed()
-                if wide and not (ritz.residual <= tol and ritz.orthonormal):
+                ritz = right_from_left(X, ritz).made_orthonormal() if wide else ritz.signed()
+                if wide and ritz.residual > tol:
                     ritz = measured_pairs(X, V[:, :s])
                 if ritz.residual <= tol:
                     note = "float32" if single else "float64"
@@ -102,9 +107,10 @@ class Gram(SpectralSolver):
         if is_explicit_on_gpu(X):
             product = costs.GPU_FIT + 2 * N * d * n / costs.GPU_SQUARE
             return product + costs.GPU_LAUNCH * n + costs.GPU_EIGH * n**3 + X.read_seconds
-        product = 2 * N * d * n / (costs.SQUARE if takes_single(X, tol) else costs.SQUARE * 0.5)
         if X.entries < N * d:
             product = costs.SPARSE_SQUARE * X.entries**2 / max(N, d)
+        else:
+            product = costs.square_seconds(X, single=takes_single(X, tol, energy))
         eigen = eigh_seconds(n, s)
         if n >= KRYLOV_SIDE and s <= KRYLOV_SHARE * n:
             steps, b = expected_steps(n, s, krylov_aim(tol)), max(BLOCK, wide_block(s, tol))
@@ -159,15 +165,24 @@ def _magnitude(X: Operator, C: Array, largest: float) -> float:
     return math.sqrt(top) * math.sqrt(total)
 
 
-def takes_single(X: Operator, tol: float) -> bool:
+def takes_single(X: Operator, tol: float, energy: float) -> bool:
     """Whether the products of a Gram matrix are first computed in float32."""
     if X.T.implicit:
         return False
     if is_single(X):
         return tol >= SINGLE_TOL["float32"]
-    # With few columns the conversion costs more than it saves, unless kernels do it as they read rows.
-    free = X.grams_by_kernels and X.shape[1] <= X.shape[0]
-    return tol >= SINGLE_TOL["float64"] and (min(X.shape) >= 256 or free)
+    scale = mixed_scale(X, tol, energy)
+    if scale is None or tol < SINGLE_TOL["float64"]:
+        return False
+    # Without kernels entries are rounded as they are, and with few columns that costs more than it saves.
+    return X.grams_by_kernels or (min(X.shape) >= 256 and IN_RANGE < scale < 1 / IN_RANGE)
+
+
+def _in_float32(X: Operator, tol: float, energy: float) -> tuple[Operator, float] | None:
+    """Return the rows of float64 data as kernels scale and round them, and the scale."""
+    scale = mixed_scale(X, tol, energy)
+    rows = X.in_float32(scale) if scale is not None and X.grams_by_kernels else None
+    return None if rows is None or scale is None else (rows, scale)
 
 
 def _eigenpairs(
@@ -181,15 +196,16 @@ def _eigenpairs(
     xp, n = namespace(C), C.shape[0]
     if tol > 0 and n >= KRYLOV_SIDE and s <= KRYLOV_SHARE * n and not on_gpu(C):
         trace, aim = float(xp.sum(xp.linalg.diagonal(C))), krylov_aim(tol)
-        with phase("eigenvectors"):
+        # Threads of BLAS would still spin when the next fit begins.
+        with phase("eigenvectors"), one_blas_thread():
             result = Krylov().eigenvectors(from_gram(work), s, tol=aim, seed=seed, energy=trace)
-        if result.converged:
-            # Vectors of a float32 ``work`` are orthonormal to float32 only, whatever X is.
-            V = orthonormalize(xp.astype(result.ritz.V, C.dtype))
-            return V, result.ritz.theta, result.ritz.residuals, result.certificate
+            if result.converged:
+                # Vectors of a float32 ``work`` are orthonormal to float32 only, whatever X is.
+                V = orthonormalize(xp.astype(result.ritz.V, C.dtype))
+                return V, result.ritz.theta, result.ritz.residuals, result.certificate
     more, host = min(s + 1, n), is_numpy_array(C)
     # Products in float32 leave no digits that eigenvectors in float64 would show.
-    short = work if host and tol >= SHORT_TOL else C
+    short = work if host and tol >= SHORT_TOL and n > SMALL else C
     # LAPACK is SciPy's, the products NumPy's: threads of one BLAS would spin beside the other.
     with one_blas_thread() if n <= ALONE and host else nullcontext():
         theta, V = leading_eigenpairs(short, more) if host else eigh(C)

@@ -11,11 +11,11 @@ from array_api_compat import device, is_numpy_array
 from ... import progress
 from ...linalg import Array, column_norms, namespace, norm, on_gpu, standard_normal, to_numpy
 from ...operators import Operator
-from ...operators.block_ops import multiply, multiply_transposed
+from ...operators.block_ops import multiply_transposed, off_rows
 from ..base import TINY
 from .certificate import FAILURE, ROUNDING_RISE, Certificate, ceiling_of
 from .projected import Eigenpairs
-from .ritz import ROUNDING, Ritz, cholesky_qr, unit_of
+from .ritz import ROUNDING, Block, Ritz, cholesky_qr, unit_of
 
 #: Vectors a step: 16 cost a CPU no more than 8 (float32, 4000 x 2000: 4.9 ms, 24 of them 6.9 ms);
 #: a GPU wants more.
@@ -63,16 +63,12 @@ class Lanczos:
         self.K = np.zeros((self.Q.shape[1], 0))
         self.lost = 0.0  # a start may be cut
 
-    def begin_with_ritz(self, ritz: Ritz, image: Array) -> None:
-        """Begin with Ritz vectors V and ``image = C V``, without a pass and without Q."""
-        xp, theta = self.xp, to_numpy(ritz.theta).astype(np.float64)
-        size = max(float(theta[0]), TINY)  # squares stay in range
-        R = xp.astype(image / size - ritz.V * (ritz.theta / size)[None, :], xp.float64, copy=False)
-        values, S = np.linalg.eigh(to_numpy(R.T @ R))
-        self.m = len(theta)
-        self.V[:, : self.m] = ritz.V
+    def begin_with_ritz(self, block: Block) -> None:
+        """Begin with Ritz vectors V whose residuals are known, without a pass and without Q."""
+        theta = block.ritz.on_host()[0]
+        self.m, self.K = len(theta), block.coupling
+        self.V[:, : self.m] = block.ritz.V
         self.T[: self.m, : self.m] = np.diag(theta)
-        self.K = size * np.sqrt(np.clip(values, 0.0, None))[:, None] * S.T
 
     @property
     def complete(self) -> bool:
@@ -178,17 +174,14 @@ class Lanczos:
         The first projection uses the columns from ``first`` on, as the others hold only rounding; the
         next ones use all of V, until one removes less than half of Z ("twice is enough").
         """
-        rows = self._rows(first)
-        H = multiply(rows, Z)
-        Z = Z - multiply_transposed(rows, H)
+        Z, H = off_rows(self._rows(first), Z)
         if first:
             zeros = self.xp.zeros((first, Z.shape[1]), dtype=Z.dtype, device=device(Z))
             H = self.xp.concat([zeros, H], axis=0)
         size, rows = norm(Z), self._rows(0)
         for _ in range(4):
-            part = multiply(rows, Z)
-            Z, H, before = Z - multiply_transposed(rows, part), H + part, size
-            size = norm(Z)
+            Z, part = off_rows(rows, Z)
+            H, before, size = H + part, size, norm(Z)
             if size > 0.5 * before:
                 break
         return Z, H
@@ -291,9 +284,15 @@ def energy_at_most(A: Operator, energy: float, floor: float) -> float:
 
 
 def certify(
+    A: Operator, ritz: Ritz, image: Array, s: int, *, tol: float, energy: float, seed: int
+) -> Certificate:
+    """Certify the first s Ritz vectors V of A, whose ``image = A^T A V`` is known."""
+    return certify_block(A, Block.of_pairs(ritz, image), s, tol=tol, energy=energy, seed=seed)
+
+
+def certify_block(
     A: Operator,
-    ritz: Ritz,
-    image: Array,
+    block: Block,
     s: int,
     *,
     tol: float,
@@ -301,15 +300,15 @@ def certify(
     seed: int,
     floor: float | None = None,
 ) -> Certificate:
-    """Certify the first s Ritz vectors V of A, whose ``image = A^T A V`` is known.
+    """Certify the first s Ritz vectors of a block of A.
 
     ``floor`` is the shortfall that rounding hides if they were measured in other precision than A's.
     """
     with A.blas_limited(), progress.phase("certificate"):
         columns, rng = BLOCK, np.random.default_rng(seed)
-        width = min(A.shape[1], ritz.V.shape[1] + (PATIENCE + 1) * columns)
-        basis = Lanczos(A, ritz.V, width, rng)
-        basis.begin_with_ritz(ritz, image)
+        width = min(A.shape[1], block.ritz.V.shape[1] + (PATIENCE + 1) * columns)
+        basis = Lanczos(A, block.ritz.V, width, rng)
+        basis.begin_with_ritz(block)
         given: dict[str, Any] = {"tol": tol, "energy": energy, "columns": columns, "floor": floor}
         return look_beyond(basis, s, max_steps=PATIENCE, searching=False, **given)[0]
 

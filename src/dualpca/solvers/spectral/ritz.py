@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy.linalg
@@ -22,6 +22,7 @@ from ...linalg import (
     namespace,
     norm,
     orthonormalize,
+    raise_diagonal,
     solve_lower,
     to_numpy,
 )
@@ -53,16 +54,28 @@ def relative_residual(residuals: Array, theta: Array) -> float:
 
 @dataclass(frozen=True)
 class Ritz:
-    """Ritz vectors V (columns), values theta of X^T X (decreasing), and the residual norm of each."""
+    """Ritz vectors V (columns), values theta of X^T X (decreasing), and the residual norm of each.
+
+    ``host`` has theta and these norms in float64 where the host knows them, so that it need not wait for
+    a GPU.
+    """
 
     V: Array
     theta: Array
     residuals: Array
+    host: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False, compare=False)
 
     def on_host(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return theta and the norms of the residuals in float64, in one transfer."""
+        """Return theta and the norms of the residuals in float64, in one transfer if any."""
+        if self.host is not None:
+            return self.host
         both = to_numpy(namespace(self.theta).stack([self.theta, self.residuals]))
         return both[0].astype(float), both[1].astype(float)
+
+    def with_residuals(self, residuals: np.ndarray) -> Ritz:
+        """Return the pairs with these norms of residuals."""
+        host = self.host and (self.host[0], residuals.astype(float))
+        return replace(self, residuals=asarray_like(residuals, self.residuals), host=host)
 
     @property
     def residual(self) -> float:
@@ -75,14 +88,33 @@ class Ritz:
         return replace(self, V=self.V * fix_signs(self.V)[None, :])
 
     @property
+    def excess(self) -> float:
+        """The largest entry of ``V^T V - I``."""
+        excess = to_numpy(as_operator(self.V).gram()) - np.eye(self.V.shape[1])
+        return float(np.abs(excess).max(initial=0.0))
+
+    @property
     def orthonormal(self) -> bool:
         """Whether V is orthonormal to rounding."""
-        excess = to_numpy(as_operator(self.V).gram()) - np.eye(self.V.shape[1])
-        return bool(np.abs(excess).max(initial=0.0) <= 64 * eps(self.V))
+        return self.excess <= 64 * eps(self.V)
+
+    def made_orthonormal(self) -> Ritz:
+        """Return the pairs of an orthonormal basis of V; residuals include what it changes.
+
+        The residual of a basis ``V (I + F)`` is ``(C V - V Theta) (I + F) + V (Theta F - F Theta)``, and
+        ``2 ||F||`` is about ``||V^T V - I||``.
+        """
+        excess = self.excess
+        if excess <= 64 * eps(self.V):
+            return self
+        moved = 2 * len(self.theta) * excess * float(self.theta[0])
+        residuals = np.hypot(self.on_host()[1] * (1 + excess), moved)
+        return replace(self, V=quick_basis(self.V)).with_residuals(residuals)
 
     def leading(self, s: int) -> Ritz:
         """Return the first s pairs."""
-        return Ritz(self.V[:, :s], self.theta[:s], self.residuals[:s])
+        host = self.host and (self.host[0][:s], self.host[1][:s])
+        return Ritz(self.V[:, :s], self.theta[:s], self.residuals[:s], host)
 
 
 @dataclass(frozen=True)
@@ -148,9 +180,7 @@ def conditioned(P: Array, *others: Array, shift: float = 1e-14) -> tuple[Array, 
     else:  # squares of float64 need a size near 1
         size = column_norms(P)[None, :]
         wide = [V / xp.where(size > 0, size, xp.ones_like(size)) for V in (P, *others)]
-    S, n = wide[0].T @ wide[0], P.shape[1]
-    eye = xp.eye(n, dtype=S.dtype, device=device(S))
-    L = cholesky(S + eye * (shift * n * xp.linalg.diagonal(S) + TINY))
+    L = cholesky(raise_diagonal(wide[0].T @ wide[0], shift * P.shape[1], TINY))
     return tuple(xp.astype(solve_lower(L, V.T).T, P.dtype, copy=False) for V in wide)
 
 
@@ -207,16 +237,59 @@ def ritz_pairs(X: Operator, Q: Array) -> tuple[Ritz, Array]:
     return _rotated(Q, Z, to_numpy(S))
 
 
-def block_pairs(X: Operator, P: Array) -> tuple[Ritz, Array]:
-    """Return :func:`ritz_pairs` of the span of P; the host waits for a GPU once."""
-    # The first leaves 1e-12 cond(P)^2, and the second what rounding leaves.
-    xp, Q = namespace(P), conditioned(conditioned(P)[0], shift=0.0)[0]
+@dataclass(frozen=True)
+class Block:
+    """Ritz pairs, ``image = X^T X V``, and K with ``K^T K`` the Gram matrix of their residuals."""
+
+    ritz: Ritz
+    image: Array
+    coupling: np.ndarray
+
+    @classmethod
+    def of_pairs(cls, ritz: Ritz, image: Array) -> Block:
+        """Build it from Ritz pairs and their image."""
+        xp = namespace(image)
+        size = max(float(ritz.on_host()[0][0]), TINY)  # squares stay in range
+        R = xp.astype(image - ritz.V * ritz.theta[None, :], xp.float64, copy=False) / size
+        return cls(ritz, image, size * _root(to_numpy(R.T @ R)))
+
+    def leading(self, s: int) -> Block:
+        """Return the first s pairs."""
+        return Block(self.ritz.leading(s), self.image[:, :s], self.coupling[:, :s])
+
+
+def _root(G: np.ndarray) -> np.ndarray:
+    """Return K with ``K^T K = G``."""
+    values, S = np.linalg.eigh(G)
+    return np.sqrt(np.clip(values, 0.0, None))[:, None] * S.T
+
+
+def block_pairs(X: Operator, P: Array) -> Block:
+    """Return :func:`ritz_pairs` of the span of P; for float32, the host waits for a GPU once.
+
+    One Gram matrix in float64 then tells what Q has lost, and the residuals. Images in float64 may be too
+    large to square.
+    """
+    # Products in float64 leave 1e-16 cond(P)^2: enough for float32, else they are formed twice.
+    Q = conditioned(P if is_single(P) else conditioned(P)[0], shift=0.0)[0]
+    xp, n = namespace(P), P.shape[1]
     Z, S = _products(X, Q)
-    wide = xp.astype(Q, xp.float64, copy=False)
-    S, G = to_numpy(xp.stack([S, wide.T @ wide]))
-    if not np.abs(G - np.eye(len(G))).max() <= 64 * eps(Q):  # Cholesky has lost digits
-        return ritz_pairs(X, orthonormalize(P))
-    return _rotated(Q, Z, S)
+    wide = xp.astype(xp.concat([Q, Z], axis=1) if is_single(P) else Q, xp.float64, copy=False)
+    both = to_numpy(xp.concat([xp.reshape(part, (-1,)) for part in (S, wide.T @ wide)]))
+    S, G = both[: n * n].reshape(n, n), both[n * n :].reshape(wide.shape[1], -1)
+    if not np.abs(G[:n, :n] - np.eye(n)).max() <= 64 * eps(Q):  # Cholesky has lost digits
+        return Block.of_pairs(*ritz_pairs(X, orthonormalize(P)))
+    if not is_single(P):
+        return Block.of_pairs(*_rotated(Q, Z, S))
+    theta, T = eigh(S)
+    theta = np.clip(theta, 0.0, None)
+    E, U, M = (T.T @ part @ T for part in (G[:n, :n], G[:n, n:], G[n:, n:]))
+    # Of Z T - Q T Theta; it is right to 1e-8 theta_1, below the rounding of Z.
+    root = _root(M - theta[:, None] * U - U.T * theta + theta[:, None] * E * theta)
+    r = column_norms(root)
+    sent = asarray_like(np.vstack([theta, r, T]), Q)  # one transfer
+    ritz = Ritz(Q @ sent[2:, :], sent[0, :], sent[1, :], (theta, r))
+    return Block(ritz, Z @ sent[2:, :], root)
 
 
 def _products(X: Operator, Q: Array) -> tuple[Array, Array]:
@@ -265,7 +338,9 @@ def right_from_left(
         theta, P = eigh(eye * theta[None, :] + S.T @ S)
         V = V @ P
         if Q is None:
-            residuals = xp.sqrt((P**2).T @ residuals**2)
+            size = xp.max(residuals)  # squares stay in range
+            size = xp.where(size > 0, size, xp.ones_like(size))
+            residuals = size * xp.sqrt((P**2).T @ (residuals / size) ** 2)
         else:
             rounding = ROUNDING * eps(theta) * theta[0] * growth
             residuals = xp.sqrt(column_norms((images[:, s:] @ S) @ P) ** 2 + rounding**2)
