@@ -317,7 +317,9 @@ def test_robust_rbf_flags_know_distances_alone(data, how):
         two = kernel_fitted(other, data.s, kernel="precomputed", gamma=1.0)
     else:
         two = kernel_fitted(other, data.s)
-    assume(one.refitted_ == two.refitted_)  # a refit that is as good as the fit is kept by rounding
+    # Coordinates in feature space are found to rounding: where starts disagree, or a refit is as good as
+    # the fit, another one may be taken.
+    assume(one.refitted_ == two.refitted_ and min(one.agreement_, two.agreement_) > 0.95)
     same_flags(one, two, 1e-3)
     T, T2 = one.transform(X), two.transform(other)
     close(T @ T.T, T2 @ T2.T, 1e-2, "inner products of scores")

@@ -44,6 +44,9 @@ SINGLE_TOL, SINGLE_ROWS = {"float32": 1e-4, "float64": 1e-3}, 1000
 #: They are if this share of K at least is left by centring; rounding is then far below ``tol``.
 SINGLE_SPREAD = 0.25
 
+#: The kernels of so many rows tell in advance whether it is.
+SAMPLED = 128
+
 #: The way back from scores is learned from at most this many rows.
 RIDGE_ROWS = 5000
 
@@ -194,7 +197,11 @@ class KernelPCA(KernelMixin, BaseEstimator):
         direct = self.solver in ("auto", "krylov") and self.formulation is None
         known = self.kernel == "rbf" and direct and weights is None
         few = isinstance(self.n_components, Integral) and X.shape[0] >= SINGLE_ROWS
-        return known and few and not sp.issparse(X) and self.tol >= SINGLE_TOL[X.dtype.name]
+        if not (known and few and not sp.issparse(X) and self.tol >= SINGLE_TOL[X.dtype.name]):
+            return False
+        sample = X[np.linspace(0, X.shape[0] - 1, SAMPLED).astype(int)]
+        K = self._kernel_function()(sample, sample)
+        return 1.0 - float(K.mean(dtype=float)) >= SINGLE_SPREAD
 
     def _fit_exact(self, X: Any, weights: Any, present: np.ndarray | None, *, single: bool) -> None:
         if self.solver == "lapack" or not isinstance(self.n_components, Integral):

@@ -130,7 +130,7 @@ def _with_rounding(
     lost = rounding * np.sqrt(len(ritz.theta)) / size if size > 0 else 0.0
     negative = norm(ritz.residuals[ritz.theta == 0])
     if noise or lost > rounded:
-        ritz = replace(ritz, residuals=np.hypot(ritz.residuals, rounding).astype(ritz.V.dtype))
+        ritz = ritz.with_residuals(np.hypot(ritz.residuals, rounding))
         result = replace(result, ritz=ritz, certificate=result.certificate.at_least(lost**2))
     if not definite and negative > 1.01 * least * math.hypot(size, negative):
         warnings.warn(
@@ -143,7 +143,8 @@ def _with_rounding(
     elif 10 * lost > ritz.residual > least:
         _warn_of_rounding(kernel, ritz, tol)
     else:
-        warn_above(ritz.residual, least, name, None if direct else max_iter)
+        spent = None if direct else max_iter
+        warn_above(ritz.residual, least, name, spent, rounding=eps(ritz.theta))
     return result
 
 
