@@ -1,10 +1,10 @@
-"""One sweep ``X^T (X W)`` with 16 columns, beside the machine's own matrix product.
+"""Sweeps ``X^T (X W)`` with 16 columns and Gram matrices, beside the machine's own matrix product.
 
 ``python -m benchmarks.passes [--case NAME ...]`` prints a Markdown table: medians of milliseconds with
 the native kernels and without, and of the rate of NumPy's product of two 3000 x 3000 matrices. Two
-processes, one with DUALPCA_NATIVE=0, sweep over the same data in turns, and the product has its turn.
-A sweep counts 4 N d 16 operations, or 64 for each stored entry. Making the float32 copy of float64
-data is not counted: a fit makes it once.
+processes, one with DUALPCA_NATIVE=0, form the products of the same data in turns, and NumPy's has its
+turn. A sweep counts 4 N d 16 operations, or 64 for each stored entry, and ``X^T X`` N d^2, as it is
+symmetric.
 """
 
 from __future__ import annotations
@@ -31,27 +31,43 @@ from .measure import PAUSE
 
 COLUMNS = 16
 SIDE = 3000
+GRAM = "X^T X"
 
 
 @dataclass(frozen=True)
 class Data:
-    """Random data: its shape, its dtype, the dtype of the products, and its entries where sparse."""
+    """Random data, the dtype of its products, its entries where sparse, and the product to form."""
 
     N: int
     d: int
     dtype: str
     arithmetic: str
     entries: int | None = None
+    product: str = "X^T (X W)"
 
     @property
     def name(self) -> str:
         kind = "dense" if self.entries is None else f"CSR, {self.entries / 1e6:.2g} M entries"
-        return f"{self.N}x{self.d} {kind}, {self.dtype}"
+        return f"{self.product}, {self.N}x{self.d} {kind}, {self.dtype}"
+
+    @property
+    def wide(self) -> bool:
+        """Whether the transpose is swept, as by solvers: it has fewer columns."""
+        return self.entries is None and self.d > self.N
 
     @property
     def operations(self) -> int:
-        """Of one sweep."""
+        """Of one product."""
+        if self.product == GRAM:
+            return self.N * self.d**2
         return 4 * COLUMNS * (self.entries or self.N * self.d)
+
+    def form(self, X: Operator, W: np.ndarray) -> None:
+        """Form the product."""
+        if self.product == GRAM:
+            X.gram(single=self.arithmetic == "float32")
+        else:
+            (X.T if self.wide else X).sweep(W)
 
     def make(self) -> Operator:
         """The operator that sweeps."""
@@ -81,10 +97,12 @@ def words(N: int, d: int, entries: int) -> sp.csr_array:
 
 
 SHAPES = ((4000, 2000), (4500, 4500), (20_000, 784), (2000, 20_000))
+GRAM_SHAPES = ((100_000, 50), (50_000, 200), (60_000, 784), (4000, 2000))
 KINDS = (("float32", "float32"), ("float64", "float64"), ("float64", "float32"))
 DATA = [
     *(Data(*shape, *kind) for shape in SHAPES for kind in KINDS),
     *(Data(11_314, 100_000, *kind, entries=2_700_000) for kind in KINDS[:2]),
+    *(Data(*shape, *kind, product=GRAM) for shape in GRAM_SHAPES for kind in KINDS),
 ]
 
 
@@ -94,18 +112,20 @@ def native() -> bool:
 
 
 def serve() -> None:
-    """The other process: for a line that describes data make it, for an empty one sweep over it."""
+    """The other process: for a line that describes data make it, for an empty one form the product."""
     print(json.dumps(native()), flush=True)
     for line in sys.stdin:
         if line.strip():
-            X = Data(**json.loads(line)).make()
-            W = np.random.default_rng(1).standard_normal((X.shape[1], COLUMNS)).astype(X.dtype)
-            X.sweep(W)
+            data = Data(**json.loads(line))
+            X = data.make()
+            W = np.random.default_rng(1).standard_normal((X.shape[0 if data.wide else 1], COLUMNS))
+            W = W.astype(X.dtype)
+            data.form(X, W)
             print(json.dumps(np.dtype(X.dtype).name), flush=True)
         else:
             with X.blas_limited():
                 begun = time.perf_counter()
-                X.sweep(W)
+                data.form(X, W)
                 print(json.dumps(time.perf_counter() - begun), flush=True)
 
 

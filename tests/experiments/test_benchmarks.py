@@ -508,7 +508,7 @@ def test_lines_of_the_sweeps_with_the_native_kernels_and_without():
     data = passes.Data(1000, 1000, "float32", "float32")
     gemm = 2 * passes.SIDE**3 / 1e11
     both = passes.line(data, {"native": 0.001, "without": 0.002, "gemm": gemm})
-    head = "| 1000x1000 dense, float32 | float32 |"
+    head = "| X^T (X W), 1000x1000 dense, float32 | float32 |"
     assert both == f"{head} 1.00 | 64 | 2.00 | 32 | 2.00 | 100 | 64 % |"
     alone = passes.line(data, {"without": 0.002, "gemm": gemm})
     assert alone == f"{head} - | - | 2.00 | 32 | - | 100 | 32 % |"
