@@ -106,12 +106,12 @@ static void NAME(cell_fit)(const cell_task *t, const double *r, const double *w,
     for (long i = 0; i < R * t->ld; i++) wr[i] = w[i] * r[i];
     for (long g = 0; g < CELL_GROUPS(pairs); g++) {
         memset(Y, 0, sizeof Y);
-        NAME(y_panel)(w, t->ld, d, t->pairs + g * d * L, Y);
+        NAME(y_panel)(w, t->ld, d, t->pairs + g * d * L, 0, Y, 0, 1);
         for (long i = 0; i < R; i++) memcpy(systems + i * wide + g * L, Y + i * L, L * sizeof(double));
     }
     for (long g = 0; g < CELL_GROUPS(s); g++) {
         memset(Y, 0, sizeof Y);
-        NAME(y_panel)(wr, t->ld, d, t->V + g * d * L, Y);
+        NAME(y_panel)(wr, t->ld, d, t->V + g * d * L, 0, Y, 0, 1);
         for (long i = 0; i < R; i++)
             memcpy(move + i * s + g * L, Y + i * L, (s - g * L < L ? s - g * L : L) * sizeof(double));
     }
@@ -235,7 +235,7 @@ static int NAME(cell_rows)(const cell_task *t, long first, long last, double *su
                 }
                 if (++lane < L && c + 1 < h) continue;
                 if (lane < L && a + 1 < h) break;
-                NAME(z_panel)(a < h ? w : wr, ld, d, Y, sum);
+                NAME(z_panel)(a < h ? w : wr, ld, d, Y, 0, sum, 0, 1);
                 sum += d * L, lane = 0;
             }
         }

@@ -13,6 +13,10 @@
 typedef T NAME(vector) __attribute__((vector_size(VECTOR)));
 #define V NAME(vector)
 
+/* Groups of columns that are multiplied at a time: there are registers for two in AVX-512. */
+enum { NAME(pair) = VECTOR == 64 ? 2 : 1 };
+#define PAIR NAME(pair)
+
 /* Sums run over at most CHUNK columns or FLUSH panels before they are added to the next level: the
  * error then grows with the root of these, not of the sides of X. */
 #define CHUNK 256
@@ -21,58 +25,76 @@ typedef T NAME(vector) __attribute__((vector_size(VECTOR)));
 /* Rows of a factor that a sparse row will need are fetched this many entries ahead. */
 #define AHEAD 16
 
-static inline __attribute__((always_inline)) void NAME(y_sum)(const T *P, long ld, long n, const T *W, T *Y, const char *ahead, long stride, long size)
+/* Y += P W for `count` groups of columns, as far `apart` as is said: an entry of P is loaded once for all. */
+static inline __attribute__((always_inline)) void NAME(y_sum)(const T *P, long ld, long n, const T *W, long w_apart, T *Y, long y_apart, const int count, const char *ahead, long stride, long size)
 {
-    V a[R];
-    for (int r = 0; r < R; r++) a[r] = (V){0};
+    V a[R][2];
+    for (int r = 0; r < R; r++)
+        for (int g = 0; g < count; g++) a[r][g] = (V){0};
     const long line = ahead ? 64 / size : n;
     for (long first = 0; first < n; first += line) {
         const long last = first + line < n ? first + line : n;
         for (int r = 0; r < R && ahead; r++) __builtin_prefetch(ahead + r * stride + first * size, 0, 2);
         for (long j = first; j < last; j++) {
-            const V w = *(const V *)(W + j * L);
+            V w[2];
+            for (int g = 0; g < count; g++) w[g] = *(const V *)(W + g * w_apart + j * L);
 #pragma GCC unroll 12
-            for (int r = 0; r < R; r++) a[r] += P[r * ld + j] * w;
+            for (int r = 0; r < R; r++)
+#pragma GCC unroll 2
+                for (int g = 0; g < count; g++) a[r][g] += P[r * ld + j] * w[g];
         }
     }
-    for (int r = 0; r < R; r++) *(V *)(Y + r * L) += a[r];
+    for (int g = 0; g < count; g++)
+        for (int r = 0; r < R; r++) *(V *)(Y + g * y_apart + r * L) += a[r][g];
 }
 
-static void NAME(y_panel)(const T *P, long ld, long n, const T *W, T *Y)
+static void NAME(y_panel)(const T *P, long ld, long n, const T *W, long w_apart, T *Y, long y_apart, int count)
 {
-    NAME(y_sum)(P, ld, n, W, Y, NULL, 0, 0);
+    if (count == PAIR) NAME(y_sum)(P, ld, n, W, w_apart, Y, y_apart, PAIR, NULL, 0, 0);
+    else NAME(y_sum)(P, ld, n, W, w_apart, Y, y_apart, 1, NULL, 0, 0);
 }
 
 /* `ahead` is where R rows of X go on, with entries of so many bytes, which are fetched meanwhile: rows that
  * are converted before they are multiplied would be waited for. */
-static void NAME(y_panel_ahead)(const T *P, long ld, long n, const T *W, T *Y, const char *ahead, long stride, long size)
+static void NAME(y_panel_ahead)(const T *P, long ld, long n, const T *W, long w_apart, T *Y, long y_apart, int count, const char *ahead, long stride, long size)
 {
-    NAME(y_sum)(P, ld, n, W, Y, ahead, stride, size);
+    if (count == PAIR) NAME(y_sum)(P, ld, n, W, w_apart, Y, y_apart, PAIR, ahead, stride, size);
+    else NAME(y_sum)(P, ld, n, W, w_apart, Y, y_apart, 1, ahead, stride, size);
 }
 
-static void NAME(z_panel)(const T *P, long ld, long n, const T *Y, T *Z)
+/* Z += P^T Y for `count` groups of columns, four columns of P at a time, or two. */
+static inline __attribute__((always_inline)) void NAME(z_sum)(const T *P, long ld, long n, const T *Y, long y_apart, T *Z, long z_apart, const int count)
 {
-    V y[R];
-    for (int r = 0; r < R; r++) y[r] = *(const V *)(Y + r * L);
+    const int some = 4 / count;
+    V y[R][2];
+    for (int g = 0; g < count; g++)
+        for (int r = 0; r < R; r++) y[r][g] = *(const V *)(Y + g * y_apart + r * L);
     long j = 0;
-    for (; j + 4 <= n; j += 4) {
-        V *z = (V *)(Z + j * L);
-        V z0 = z[0], z1 = z[1], z2 = z[2], z3 = z[3];
+    for (; j + some <= n; j += some) {
+        V z[4][2];
+        for (int i = 0; i < some; i++)
+            for (int g = 0; g < count; g++) z[i][g] = *(const V *)(Z + g * z_apart + (j + i) * L);
 #pragma GCC unroll 12
-        for (int r = 0; r < R; r++) {
-            const T *p = P + r * ld + j;
-            z0 += p[0] * y[r];
-            z1 += p[1] * y[r];
-            z2 += p[2] * y[r];
-            z3 += p[3] * y[r];
+        for (int r = 0; r < R; r++)
+#pragma GCC unroll 4
+            for (int i = 0; i < some; i++)
+#pragma GCC unroll 2
+                for (int g = 0; g < count; g++) z[i][g] += P[r * ld + j + i] * y[r][g];
+        for (int i = 0; i < some; i++)
+            for (int g = 0; g < count; g++) *(V *)(Z + g * z_apart + (j + i) * L) = z[i][g];
+    }
+    for (; j < n; j++)
+        for (int g = 0; g < count; g++) {
+            V z = *(V *)(Z + g * z_apart + j * L);
+            for (int r = 0; r < R; r++) z += P[r * ld + j] * y[r][g];
+            *(V *)(Z + g * z_apart + j * L) = z;
         }
-        z[0] = z0, z[1] = z1, z[2] = z2, z[3] = z3;
-    }
-    for (; j < n; j++) {
-        V z = *(V *)(Z + j * L);
-        for (int r = 0; r < R; r++) z += P[r * ld + j] * y[r];
-        *(V *)(Z + j * L) = z;
-    }
+}
+
+static void NAME(z_panel)(const T *P, long ld, long n, const T *Y, long y_apart, T *Z, long z_apart, int count)
+{
+    if (count == PAIR) NAME(z_sum)(P, ld, n, Y, y_apart, Z, z_apart, PAIR);
+    else NAME(z_sum)(P, ld, n, Y, y_apart, Z, z_apart, 1);
 }
 
 /* Whether rows of X can be used as they are. */
@@ -145,7 +167,7 @@ static int NAME(rows)(const task *t, long first, long last, double *sum, double 
     const long parts = (d + CHUNK - 1) / CHUNK, chunk = ((d + parts - 1) / parts + 15) / 16 * 16;
     T *scratch = aligned(R * padded(d, sizeof(T)) * sizeof(T) + (t->kind == MATMUL ? 0 : G * size * sizeof(T)));
     if (!scratch) return -1;
-    T *Z = scratch + R * padded(d, sizeof(T)), Y[R * L] __attribute__((aligned(64)));
+    T *Z = scratch + R * padded(d, sizeof(T)), Y[PAIR * R * L] __attribute__((aligned(64)));
     if (t->kind != MATMUL) memset(Z, 0, G * size * sizeof(T));
     const T *W = t->packed, *shift = t->shift;
     long since = 0;
@@ -156,31 +178,36 @@ static int NAME(rows)(const task *t, long first, long last, double *sum, double 
         const long ld = direct ? X->stride / (long)sizeof(T) : padded(d, sizeof(T));
         const char *start = X->data + row * X->stride, *next = row + 2 * R <= last ? start + R * X->stride : start;
         const T *P = direct ? (const T *)start : scratch;
-        for (long g = 0; g < G; g++) {
+        for (long g = 0, count; g < G; g += count) {
+            count = g + PAIR <= G ? PAIR : 1;
             memset(Y, 0, sizeof Y);
             if (t->kind == RMATMUL)
-                memcpy(Y, W + (g * t->packed_rows + row) * L, rows * L * sizeof(T));
+                for (long i = 0; i < count; i++)
+                    memcpy(Y + i * R * L, W + ((g + i) * t->packed_rows + row) * L, rows * L * sizeof(T));
             for (long j = 0, end; j < d; j = end) {
                 end = d - j < chunk ? d : j + chunk;
                 if (!direct && g == 0) NAME(convert)(X, row, rows, j, end, scratch, ld);
                 if (t->kind == RMATMUL) continue;
                 if (direct || g > 0)
-                    NAME(y_panel)(P + j, ld, end - j, W + g * size + j * L, Y);
+                    NAME(y_panel)(P + j, ld, end - j, W + g * size + j * L, size, Y, R * L, count);
                 else
-                    NAME(y_panel_ahead)(P + j, ld, end - j, W + g * size + j * L, Y, end < d ? start + end * entry : next, X->stride, entry);
+                    NAME(y_panel_ahead)(P + j, ld, end - j, W + g * size + j * L, size, Y, R * L, count, end < d ? start + end * entry : next, X->stride, entry);
             }
-            if (t->kind == MATMUL) {
-                NAME(store)(&t->out, row, rows, g * L, L, Y);
-                continue;
+            for (long i = 0; i < count && t->kind != RMATMUL; i++) {
+                T *y = Y + i * R * L;
+                if (t->kind == MATMUL) {
+                    NAME(store)(&t->out, row, rows, (g + i) * L, L, y);
+                    continue;
+                }
+                if (shift)
+                    for (long r = 0; r < rows; r++)
+                        for (long k = 0; k < L; k++) {
+                            y[r * L + k] -= shift[(g + i) * L + k];
+                            total[(g + i) * L + k] += y[r * L + k];
+                        }
+                if (t->middle.data) NAME(store)(&t->middle, row, rows, (g + i) * L, L, y);
             }
-            if (shift)
-                for (long r = 0; r < rows; r++)
-                    for (long k = 0; k < L; k++) {
-                        Y[r * L + k] -= shift[g * L + k];
-                        total[g * L + k] += Y[r * L + k];
-                    }
-            if (t->middle.data) NAME(store)(&t->middle, row, rows, g * L, L, Y);
-            NAME(z_panel)(P, ld, d, Y, Z + g * size);
+            if (t->kind != MATMUL) NAME(z_panel)(P, ld, d, Y, R * L, Z + g * size, size, count);
         }
         if (t->kind != MATMUL && ++since == FLUSH) NAME(flush)(G * size, Z, sum), since = 0;
     }
@@ -193,7 +220,7 @@ static int NAME(rows)(const task *t, long first, long last, double *sum, double 
 static int NAME(columns)(const task *t, long first, long last, double *sum)
 {
     const dense *X = t->X;
-    const long N = X->rows, padded_rows = t->packed_rows, G = t->groups, entry = X->wide ? sizeof(double) : sizeof(float);
+    const long N = X->rows, padded_rows = t->packed_rows, G = t->groups, apart = padded_rows * L, entry = X->wide ? sizeof(double) : sizeof(float);
     const long fit = STRIP / (padded_rows * (long)sizeof(T)) / 16 * 16, width = fit < 16 ? 16 : fit > CHUNK ? CHUNK : fit;
     T *Z = aligned((G * padded_rows * L + G * width * L + padded_rows * width) * sizeof(T));
     if (!Z) return -1;
@@ -212,11 +239,12 @@ static int NAME(columns)(const task *t, long first, long last, double *sum)
                 const long ld = direct ? X->stride / (long)sizeof(T) : width;
                 const T *P = direct ? (const T *)start : strip + row * width;
                 if (!direct && !second) NAME(convert)(X, row, rows, j, j + n, strip + row * width - j, width);
-                for (long g = 0; g < G; g++) {
-                    T *z = Z + (g * padded_rows + row) * L, *y = Y + g * width * L;
-                    if (!second) NAME(z_panel)(P, ld, n, W + (g * padded_rows + row) * L, y);
-                    else if (g > 0 || j + n + width > last || rows < R) NAME(y_panel)(P, ld, n, y, z);
-                    else NAME(y_panel_ahead)(P, ld, n, y, z, start + n * entry, X->stride, entry);
+                for (long g = 0, count; g < G; g += count) {
+                    T *z = Z + g * apart + row * L, *y = Y + g * width * L;
+                    count = g + PAIR <= G ? PAIR : 1;
+                    if (!second) NAME(z_panel)(P, ld, n, W + g * apart + row * L, apart, y, width * L, count);
+                    else if (g > 0 || j + n + width > last || rows < R) NAME(y_panel)(P, ld, n, y, width * L, z, apart, count);
+                    else NAME(y_panel_ahead)(P, ld, n, y, width * L, z, apart, count, start + n * entry, X->stride, entry);
                 }
             }
         if (++since == FLUSH / 16 || j + width >= last) {
@@ -311,5 +339,6 @@ static const table NAME(table) = {
 #undef CHUNK
 #undef FLUSH
 #undef AHEAD
+#undef PAIR
 #undef L
 #undef V

@@ -235,12 +235,20 @@ def leading_ceilings(
     double = 2 if steps > 1 else 1
     below = double * 2 / h * (K @ Y)
     Y = double * (2 / h * (T @ Y) - Y) - last
-    G, along = Y.T @ Y + below.T @ below, S.T @ Y
-    ceilings = np.empty(s)
-    for j in range(s):
-        size = math.sqrt(max(float(np.linalg.eigvalsh(G)[-1]), 0.0))
-        if blur > size:
-            return None
-        ceilings[j] = h / 2 * (1 + math.cosh(math.acosh(max((size + blur) / least, 1.0)) / steps))
-        G -= np.outer(along[j], along[j])
-    return ceilings
+    along = S.T @ Y
+    taken = np.cumsum(along[:-1, :, None] * along[:-1, None, :], axis=0)
+    G = Y.T @ Y + below.T @ below - np.concatenate([np.zeros((1, b, b)), taken])
+    size = np.sqrt(_largest(G))
+    if (blur > size).any():
+        return None
+    ratio = np.maximum((size + blur) / least, 1.0)
+    return h / 2 * (1 + np.cosh(np.arccosh(ratio) / steps))
+
+
+def _largest(G: np.ndarray) -> np.ndarray:
+    """Bound the largest eigenvalue of each G >= 0 by ``(tr G^8)^(1/8)``: of b, off by b^(1/8) at most."""
+    scale = np.linalg.norm(G, axis=(1, 2)).clip(TINY)
+    G = G / scale[:, None, None]
+    for _ in range(2):
+        G = G @ G
+    return scale * (G * G).sum(axis=(1, 2)) ** (1 / 8)

@@ -99,10 +99,13 @@ class Run:
             floor = relative_residual(rounding, theta)  # more steps add to it
             final, wait = basis.complete or self.out or residual <= floor, 0
             if final or residual <= self.aim:
-                keep, feasible = self._easiest(pairs)
-                # With more Ritz vectors than s out of the way a look takes few steps.
-                waited = waited or (feasible and keep == s)
-                wait = self._certify_by_start(S) if waited and self.verify and not final else 0
+                keep, feasible = s, True
+                if waited and not final:
+                    wait = self._certify_by_start(S)
+                if not wait and self.certificate is None:
+                    keep, feasible = self._easiest(pairs)
+                    if feasible and keep == s and not (waited or final):
+                        waited, wait = True, self._certify_by_start(S)
                 done = self.certificate is not None or (feasible and not wait)
                 if final or not self.verify or done:
                     S, residual = self._measured(pairs, keep)  # more vectors, orthogonal once more
@@ -169,7 +172,7 @@ class Run:
         It is 0 where that has certified ``tol``, and where a look at the complement is quicker.
         """
         basis, s, q = self.basis, self.s, self.basis.steps
-        if not self._gaussian or basis.R is None or basis.complete:
+        if not (self._gaussian and self.verify) or basis.R is None or basis.complete:
             return 0
         theta, T = self.theta[:s], basis.T[: basis.m, : basis.m]
         rounding = math.hypot(ROUNDING * unit_of(self.A) * float(theta[0]), basis.lost)
