@@ -159,6 +159,15 @@ def multiply_transposed(X: Any, H: Array) -> Array:
     return X.T @ H
 
 
+def square(X: Array, scale: float = 1.0) -> Array:
+    """Return ``X^T X / scale^2`` in float64, for a dense block of few columns."""
+    if native.takes_gram(X, threads()):
+        return native.gram(X, threads(), single=False, scale=1 / scale)
+    wide = as_float64(X)
+    wide = wide if scale == 1.0 else wide / scale
+    return wide.T @ wide
+
+
 def off_rows(rows: Any, Z: Array) -> tuple[Array, Array]:
     """Return ``Z - V H`` and ``H = V^T Z``, where the rows are ``V^T``."""
     if native.takes(native.SWEEP, rows, Z):

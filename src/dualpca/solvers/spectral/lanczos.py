@@ -31,6 +31,9 @@ PATIENCE = 24
 #: A gain of this share of ``tol`` or more counts as variance that the answer misses.
 WORTHWHILE = 0.25
 
+#: A test of a look takes as long as a step or two; at most so many steps are taken between two of them.
+LEAP = 4
+
 #: A look ends where this many steps have not lowered the certificate by a tenth.
 STALLED = 6
 
@@ -247,12 +250,15 @@ def look_beyond(
     if not captured > 0 or known.shortfall(s) <= tol:
         return known, None
     R = basis.turn_to_complement(columns)
-    best, bounds, aim = known, [math.inf] * STALLED, max(tol, floor)
-    for _ in range(max_steps):
+    best, bounds, aim, check = known, [math.inf] * STALLED, max(tol, floor), 1
+    for step in range(1, max_steps + 1):
         last = basis.Q.shape[1]
         if basis.m + last > basis.V.shape[1]:  # V has no room for another block
             break
         basis.expand()
+        full = basis.complete or basis.m + basis.Q.shape[1] > basis.V.shape[1]
+        if step < min(check, max_steps) and not full:
+            continue
         T = basis.T[k : basis.m, k : basis.m]
         xi, S = np.linalg.eigh(T)
         largest = np.sort(np.r_[theta[:s], xi])[::-1][:s]
@@ -265,17 +271,32 @@ def look_beyond(
             ceiling = ceiling_of(xi, S, R, last, failure, best.ceiling)
         if ceiling + rounding < best.ceiling:
             best = Certificate(theta, K, ceiling + rounding, energy, floor)
-        bound = best.shortfall(s)
-        if bound <= max(aim, 1.5 * gain / captured) or basis.complete:
+        bound, goal = best.shortfall(s), max(aim, 1.5 * gain / captured)
+        if bound <= goal or basis.complete:
             break
-        bounds.append(bound)
+        before = (len(bounds) - STALLED, bounds[-1])
+        bounds += [bound] * (step + STALLED - len(bounds))
         if math.isfinite(bounds[-STALLED]) and bound > 0.9 * bounds[-STALLED]:
             break
+        ahead = 0.7 * steps_to(goal, before, (step, bound)) if math.isfinite(bound) else 1
+        check = step + max(1, min(int(ahead), LEAP))
         tested: dict[str, Any] = {"quantity": "shortfall", "shortfall": bound}
         event = ("krylov", math.nan, tol, basis.A.passes)
         if math.isfinite(bound) and progress.report_step(*event, **tested):
             break
     return best, None
+
+
+def steps_to(goal: float, before: tuple[int, float], now: tuple[int, float]) -> float:
+    """Estimate the steps until a value that falls geometrically is at most ``goal``.
+
+    The value is known after two numbers of steps.
+    """
+    (first, last), (steps, value) = before, now
+    if not value < last:
+        return 4.0
+    rate = math.log(last / value) / (steps - first)
+    return math.log(value / max(goal, TINY)) / rate
 
 
 def energy_at_most(A: Operator, energy: float, floor: float) -> float:

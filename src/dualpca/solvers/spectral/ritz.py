@@ -27,6 +27,7 @@ from ...linalg import (
     to_numpy,
 )
 from ...operators import Operator, as_operator
+from ...operators.block_ops import multiply, square
 from ..base import TINY
 from .certificate import Certificate
 
@@ -192,11 +193,9 @@ def cholesky_qr(
     ``scale`` brings the squares of Z into range, and ``gram`` is ``Z^T Z`` where it is known. Small
     matrices are factored on the host.
     """
-    xp, R = namespace(Z), scale * np.eye(Z.shape[1])
-    Q = xp.astype(Z, xp.float64, copy=False)
-    Q = Q if scale == 1.0 else Q / scale
+    xp, Q, R = namespace(Z), Z, np.eye(Z.shape[1])
     for i in range(1 if is_single(Z) else 2):  # the first leaves eps64 cond(Z)^2
-        S = to_numpy(Q.T @ Q) if i or gram is None else gram / scale / scale
+        S = to_numpy(square(Q, scale)) if i or gram is None else gram / scale / scale
         size = np.sqrt(np.diagonal(S))
         if not 0 < size.min() <= size.max() < np.inf:
             return None
@@ -206,9 +205,10 @@ def cholesky_qr(
             return None
         if not np.diagonal(factor).min() > 1e-4:
             return None
-        inverse = np.ascontiguousarray(dtrtri(factor)[0] / size[:, None])
-        Q = Q @ xp.asarray(inverse, dtype=Q.dtype, device=device(Q))
-        R = factor * size @ R
+        inverse = np.ascontiguousarray(dtrtri(factor)[0] / size[:, None] / scale)
+        Q = xp.astype(Q, xp.float64, copy=False)
+        Q = multiply(Q, xp.asarray(inverse, dtype=Q.dtype, device=device(Q)))
+        R, scale = scale * (factor * size) @ R, 1.0
     return xp.astype(Q, Z.dtype, copy=False), R
 
 

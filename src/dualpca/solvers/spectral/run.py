@@ -13,7 +13,7 @@ from ...operators import Operator
 from ...progress import report_step
 from .certificate import ROUNDING_RISE, Certificate, leading_ceilings
 from .costs import LOOSE, wide_block
-from .lanczos import BLOCK, Lanczos, block_of, energy_at_most
+from .lanczos import BLOCK, Lanczos, block_of, energy_at_most, steps_to
 from .projected import ALL, Eigenpairs
 from .ritz import ROUNDING, relative_residual, unit_of
 
@@ -117,10 +117,10 @@ class Run:
             if wait and not crowded:
                 check = basis.steps + wait
                 continue
-            remaining = self._remaining(before, residual)
+            ahead = steps_to(self.aim, before, (basis.steps, residual))
             before = (basis.steps, residual)
             # A large eigenproblem takes as long as a few steps: rather one of these too many.
-            ahead = 0.7 * remaining + (0.5 if basis.m > ALL else 0.0)
+            ahead += 1.0 if basis.m > ALL else 0.0
             check = basis.steps + max(1, min(int(ahead), basis.steps))
             if crowded:
                 basis.restart(*pairs.leading(self._kept))
@@ -217,11 +217,3 @@ class Run:
         least = float(theta[s]) if len(theta) > s else 0.0
         known = Certificate(theta[:s], basis.K @ S[:, :s], least, self.energy)
         return s, known.shortfall(s) <= self.tol
-
-    def _remaining(self, before: tuple[int, float], residual: float) -> float:
-        """Estimate the steps to go, as residuals fall geometrically: most tests can be skipped."""
-        steps, last = before
-        if not residual < last:
-            return 4.0
-        rate = np.log(last / residual) / (self.basis.steps - steps)
-        return float(np.log(residual / max(self.aim, 1e-300)) / rate)
