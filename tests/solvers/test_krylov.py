@@ -210,3 +210,16 @@ def test_no_look_is_begun_in_vain(seed):
     for tol, result in results.items():
         assert result.shortfall() <= tol
         assert result.steps <= 20
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_without_verify_no_pass_is_made_for_the_certificate(dtype):
+    A = np.random.default_rng(0).standard_normal((400, 300)).astype(dtype)
+    energy = float((A.astype(float) ** 2).sum())
+    with_look, without = (
+        Krylov(verify=verify)(Matrix(A), 5, tol=1e-2, seed=0, energy=energy)
+        for verify in (True, False)
+    )
+    assert without.steps < with_look.steps
+    assert without.ritz.residual <= 1e-2
+    assert without.shortfall(5) > with_look.shortfall(5)

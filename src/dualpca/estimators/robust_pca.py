@@ -10,12 +10,12 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import StrOptions
 
-from ..linalg import Array, to_numpy
+from ..linalg import Array, host_sample, to_numpy
 from ..linear.selection import METHODS
 from ..operators import Operator, Selected, as_operator
 from ..progress import convergence
 from ..robust.cell_fit import fit_cells, fit_holes
-from ..robust.doubts import doubt_of_symmetry, doubt_of_tail, whitened_scores
+from ..robust.doubts import doubt_of_symmetry, doubt_of_tail
 from ..robust.fit import RobustFit, fit_robust
 from ..robust.sample import scree, take_sample
 from ..robust.scale import CENTERS, repeated
@@ -228,16 +228,16 @@ class RobustPCA(RobustBatchesMixin, CellsMixin, CovarianceMixin, OutlierScoresMi
     def _doubt_of_model(self, fit: RobustFit) -> str | None:
         if self.flags_by_ != "density" or self._of_features:
             return None
-        scores, (_, orthogonal, weights) = whitened_scores(fit), fit.rows.on_host
+        _, orthogonal, weights = fit.rows.on_host
         limit = max(2 * (self._log_peak - self.offset_), 0.0) ** 0.5
         if not limit > 0:  # most rows are equal
             return None
         with np.errstate(over="ignore"):
-            inside = np.linalg.norm(scores, axis=1)
+            inside = host_sample(fit.components.score_distances).astype(float)
             ratios = np.hypot(inside, orthogonal / self.noise_variance_**0.5) / limit
         skewed = None
         if isinstance(self.center, str):  # rows need not be symmetric about a given point
-            skewed = doubt_of_symmetry(ratios, self.quantile, scores, weights)
+            skewed = doubt_of_symmetry(fit, ratios, self.quantile)
         return skewed or doubt_of_tail(repeated(ratios, weights), len(fit.rows.V))
 
     def _fit_rows(self, X: Operator, weights: Any) -> RobustFit:

@@ -39,11 +39,11 @@ class RowFunction(Function):
 
     def __call__(self, Y: Array) -> float:
         xp = namespace(Y)
-        return float(xp.sum(self.row_values(xp.sum(Y * Y, axis=1), slice(None))))
+        return float(xp.sum(self.row_values(xp.linalg.vecdot(Y, Y), slice(None))))
 
     def weights(self, Y: Array, rows: slice = slice(None)) -> Array:
         """Return the weight of each row: ``dF(Y) = weights(Y)[:, None] * Y``."""
-        return self.row_weights(namespace(Y).sum(Y * Y, axis=1), rows)
+        return self.row_weights(namespace(Y).linalg.vecdot(Y, Y), rows)
 
     def subgradient(self, Y: Array) -> Array:
         return self.weights(Y)[:, None] * Y
@@ -51,7 +51,7 @@ class RowFunction(Function):
     def pullback(self, X: Any, W: Array) -> tuple[float, Array]:
         def row_map(Y: Array, rows: slice) -> tuple[Array, Array]:
             xp = namespace(Y)
-            size2 = xp.sum(Y * Y, axis=1)
+            size2 = xp.linalg.vecdot(Y, Y)
             return self.row_weights(size2, rows)[:, None] * Y, xp.sum(self.row_values(size2, rows))
 
         Z, value = X.sweep(W, row_map)

@@ -86,15 +86,14 @@ def doubt_of_groups(inside: float) -> str | None:
     )
 
 
-def doubt_of_symmetry(
-    ratios: np.ndarray, quantile: float, scores: np.ndarray, weights: np.ndarray | None
-) -> str | None:
-    """Return what to say where good rows are skewed, by distances over their limit, whitened scores."""
+def doubt_of_symmetry(fit: RobustFit, ratios: np.ndarray, quantile: float) -> str | None:
+    """Return what to say where good rows are skewed, by the distances of rows over their limit."""
+    weights = fit.rows.on_host[2]
     mass = np.ones(len(ratios)) if weights is None else weights
     share, close = (float(mass @ beyond / mass.sum()) for beyond in (ratios > 1, _close(ratios)))
     if close <= EXPECTED * (1 - quantile):
         return None
-    length, p_value = one_sidedness(scores[ratios <= 1], mass[ratios <= 1])
+    length, p_value = one_sidedness(whitened_scores(fit)[ratios <= 1], mass[ratios <= 1])
     if length <= ONE_SIDED or p_value > P_VALUE:
         return None
     return (

@@ -147,7 +147,7 @@ def _leading(X: Operator, s: int, seed: int) -> np.ndarray:
         return orthonormalize(X.rmatmul(eigh(X.kernel())[1][:, :s]))
     with warnings.catch_warnings():  # best_start compares the objectives
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return principal_axes(X, s, tol=5e-3, seed=seed, max_iter=50).V
+        return principal_axes(X, s, tol=5e-3, seed=seed, max_iter=50, verify=False).V
 
 
 def concentrate(X: Matrix, start: Start, h: int, fixed: bool) -> Start:

@@ -16,7 +16,7 @@ from ..problem import DCProblem
 from ..progress import stopped
 from .base import TINY, Solver
 from .solve import SOLVERS, as_solver, solve, user_stacklevel
-from .spectral import SPECTRAL, SpectralSolver
+from .spectral import SPECTRAL, Krylov, SpectralSolver
 from .spectral.lanczos import certify
 from .spectral.ritz import Ritz, SubspaceResult, ritz_pairs
 
@@ -129,10 +129,18 @@ def leading_subspace(
     return replace(result, note=note)
 
 
-def principal_axes(X: Operator, s: int, *, tol: float, seed: int, max_iter: int = 1000) -> Ritz:
-    """Return the s leading right singular vectors of X by the quickest solver."""
+def principal_axes(
+    X: Operator, s: int, *, tol: float, seed: int, max_iter: int = 1000, verify: bool = True
+) -> Ritz:
+    """Return the s leading right singular vectors of X by the quickest solver.
+
+    Without ``verify``, Krylov makes no passes for the certificate, which the pairs do not have.
+    """
+    energy = max(X.energy(), TINY)
     options: dict[str, Any] = {"dense": False, "solver": "auto", "formulation": None}
-    options |= {"energy": max(X.energy(), TINY), "tol": tol, "max_iter": max_iter, "seed": seed}
+    if not verify and choose(X, s, dense=False, tol=tol, energy=energy)[0] == "krylov":
+        options["solver"] = Krylov(verify=False)
+    options |= {"energy": energy, "tol": tol, "max_iter": max_iter, "seed": seed}
     return leading_subspace(X, s, **options).ritz
 
 

@@ -86,7 +86,8 @@ class Krylov(SpectralSolver):
             given: dict[str, Any] = {"seed": seed, "max_passes": max_passes}
             given |= {"tol": max(tol, SINGLE_GOAL), "energy": energy * scale * scale}
             given["start"] = None if start is None else single.asarray(start)
-            first = replace(self, verify=verified).eigenvectors(narrow_side(single), s, **given)
+            solver = replace(self, verify=self.verify and verified)
+            first = solver.eigenvectors(narrow_side(single), s, **given)
             steps = first.steps
             if tol >= ROUNDED_TOL:
                 ritz = widened(X, right_pairs(single, first, tol), scale, energy)
