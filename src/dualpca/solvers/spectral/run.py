@@ -90,7 +90,8 @@ class Run:
             if basis.m < s or not (basis.complete or self.out or crowded or basis.steps >= check):
                 continue
             pairs = basis.eigenpairs()
-            wanted = basis.m if basis.complete else self._kept if crowded else self._beyond[0]
+            few = s if waited else self._beyond[0]
+            wanted = basis.m if basis.complete else self._kept if crowded else few
             S, residual = self._measured(pairs, wanted)
             theta = self.theta[:s]
             bound = relative_residual(self.bounds, theta)
