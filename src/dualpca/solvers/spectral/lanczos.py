@@ -250,7 +250,7 @@ def look_beyond(
     if not captured > 0 or known.shortfall(s) <= tol:
         return known, None
     R = basis.turn_to_complement(columns)
-    best, bounds, aim, check = known, [math.inf] * STALLED, max(tol, floor), 1
+    best, tests, aim, check = known, [(0, math.inf)], max(tol, floor), 1
     for step in range(1, max_steps + 1):
         last = basis.Q.shape[1]
         if basis.m + last > basis.V.shape[1]:  # V has no room for another block
@@ -274,11 +274,11 @@ def look_beyond(
         bound, goal = best.shortfall(s), max(aim, 1.5 * gain / captured)
         if bound <= goal or basis.complete:
             break
-        before = (len(bounds) - STALLED, bounds[-1])
-        bounds += [bound] * (step + STALLED - len(bounds))
-        if math.isfinite(bounds[-STALLED]) and bound > 0.9 * bounds[-STALLED]:
+        tests.append((step, bound))
+        earlier = min(value for k, value in tests if k <= max(step - STALLED + 1, 0))
+        if math.isfinite(earlier) and bound > 0.9 * earlier:
             break
-        ahead = 0.7 * steps_to(goal, before, (step, bound)) if math.isfinite(bound) else 1
+        ahead = 0.7 * steps_to(goal, *tests[-2:]) if math.isfinite(bound) else 1.0
         check = step + max(1, min(int(ahead), LEAP))
         tested: dict[str, Any] = {"quantity": "shortfall", "shortfall": bound}
         event = ("krylov", math.nan, tol, basis.A.passes)

@@ -65,7 +65,7 @@ class Run:
         ensure(nbytes, what, "ask for fewer components", start)
         self.basis = Lanczos(A, start, width, rng)
         self.basis.begin(start)
-        self.converged = self.out = False
+        self.converged = self.out = self._waits = False
 
     def _affordable(self, start: Array) -> int:
         """Return how many vectors to keep: more save passes, but take half of the memory at most."""
@@ -82,7 +82,7 @@ class Run:
         holds the leading Ritz vectors, ``theta`` their values and ``bounds`` the norms of the first s
         residuals.
         """
-        basis, s, check, before, waited = self.basis, self.s, 0, (0, 1.0), False
+        basis, s, check, before = self.basis, self.s, 0, (0, 1.0)
         while True:
             basis.expand()
             self.out = basis.steps >= max_steps
@@ -90,7 +90,7 @@ class Run:
             if basis.m < s or not (basis.complete or self.out or crowded or basis.steps >= check):
                 continue
             pairs = basis.eigenpairs()
-            few = s if waited else self._beyond[0]
+            few = s if self._waits else self._beyond[0]
             wanted = basis.m if basis.complete else self._kept if crowded else few
             S, residual = self._measured(pairs, wanted)
             theta = self.theta[:s]
@@ -100,15 +100,8 @@ class Run:
             floor = relative_residual(rounding, theta)  # more steps add to it
             final, wait = basis.complete or self.out or residual <= floor, 0
             if final or residual <= self.aim:
-                keep, feasible = s, True
-                if waited and not final:
-                    wait = self._certify_by_start(S)
-                if not wait and self.certificate is None:
-                    keep, feasible = self._easiest(pairs)
-                    if feasible and keep == s and not (waited or final):
-                        waited, wait = True, self._certify_by_start(S)
-                done = self.certificate is not None or (feasible and not wait)
-                if final or not self.verify or done:
+                keep, wait = self._settled(pairs, S, final)
+                if keep:
                     S, residual = self._measured(pairs, keep)  # more vectors, orthogonal once more
                     self.converged = basis.complete or residual <= self.tol
                     return basis.restart(self.theta, S)
@@ -125,6 +118,24 @@ class Run:
             check = basis.steps + max(1, min(int(ahead), basis.steps))
             if crowded:
                 basis.restart(*pairs.leading(self._kept))
+
+    def _settled(self, pairs: Eigenpairs, S: np.ndarray, final: bool) -> tuple[int, int]:
+        """Return how many Ritz vectors to keep for the look, 0 where the run goes on, and steps to wait.
+
+        The run waits for the certificate of its start where only s Ritz vectors could be kept: a look
+        would then take many steps.
+        """
+        if self._waits and not final:
+            wait = self._certify_by_start(S)
+            if wait or self.certificate is not None:
+                return 0 if wait else self.s, wait
+        keep, feasible = self._easiest(pairs)
+        if final or not self.verify:
+            return keep, 0
+        if feasible and keep == self.s and not self._waits:
+            self._waits = True
+            return self._settled(pairs, S, final)
+        return keep if feasible else 0, 0
 
     def _measured(self, pairs: Eigenpairs, count: int) -> tuple[np.ndarray, float]:
         """Set ``theta`` and ``bounds``; return the vectors of ``count`` pairs and the residual."""
