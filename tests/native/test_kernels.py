@@ -71,6 +71,23 @@ def test_dense_products(instructions, dtype):
 
 @needs_kernels
 @pytest.mark.parametrize("dtype", TYPES)
+def test_exponentials_are_right_to_the_last_digit(instructions, dtype):
+    least = float(np.log(np.finfo(dtype).tiny))
+    x = -np.r_[0.0, np.geomspace(1e-30, 1e-6, 499), np.geomspace(1e-6, -least - 1, 99_500)]
+    X = x.astype(dtype).reshape(-1, 50)
+    for width in (1, 5, 50):
+        out = np.empty((len(X), width + 3), dtype=dtype)[:, :width]
+        native.exponential(X, np.eye(50, width, dtype=dtype), out)
+        true = np.exp(X[:, :width].astype(np.longdouble))
+        assert np.all(np.abs(out - true) <= np.finfo(dtype).eps * true)
+    ends = np.array([[0.0, 3.0, 2 * least, -np.finfo(dtype).max]], dtype=dtype)
+    out = np.empty_like(ends)
+    native.exponential(ends, np.eye(4, dtype=dtype), out)
+    assert out.tolist() == [[1.0, 1.0, 0.0, 0.0]]
+
+
+@needs_kernels
+@pytest.mark.parametrize("dtype", TYPES)
 def test_strips_of_columns_are_read_for_both_products(instructions, dtype):
     """``X (X^T W)``, also of more rows than a strip of the least width has room for."""
     rng = np.random.default_rng(14)
@@ -274,6 +291,13 @@ def test_one_number_of_threads_gives_one_answer():
         F = factor_of(kind, X, 16, np.random.default_rng(7), float)
         first = native.multiply(kind, X, F, count)
         assert all(np.array_equal(first, native.multiply(kind, X, F, count)) for _ in range(3))
+
+
+@needs_kernels
+def test_sparse_rows_have_no_exponentials():
+    X = sp.csr_array(np.eye(4))
+    with pytest.raises(ValueError, match="do not fit"):
+        native.multiply(native.MATEXP, X, np.eye(4), 1)
 
 
 @needs_kernels

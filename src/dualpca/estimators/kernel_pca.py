@@ -24,6 +24,7 @@ from ..kernels.pairwise import row_operator
 from ..kernels.preimage import fixed_point
 from ..linalg import Array
 from ..operators import Centered, Operator, Weighted
+from ..operators.block_ops import one_blas_thread
 from ..progress import convergence
 from ..solvers.spectral.ritz import quick_basis
 from ..solvers.subspace import ITERATIVE
@@ -200,7 +201,8 @@ class KernelPCA(KernelMixin, BaseEstimator):
         if not (known and few and not sp.issparse(X) and self.tol >= SINGLE_TOL[X.dtype.name]):
             return False
         sample = X[np.linspace(0, X.shape[0] - 1, SAMPLED).astype(int)]
-        K = self._kernel_function()(sample, sample)
+        with one_blas_thread():  # threads of BLAS would spin beside those that compute K
+            K = self._kernel_function()(sample, sample)
         return 1.0 - float(K.mean(dtype=float)) >= SINGLE_SPREAD
 
     def _fit_exact(self, X: Any, weights: Any, present: np.ndarray | None, *, single: bool) -> None:

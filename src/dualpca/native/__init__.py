@@ -22,8 +22,8 @@ if os.environ.get("DUALPCA_NATIVE", "") != "0":
     with suppress(ImportError):
         kernels = import_module("._kernels", __name__)
 
-#: The kinds of product: ``X^T (X W)``, ``X W``, ``X^T W`` and ``X (X^T W)``.
-SWEEP, MATMUL, RMATMUL, COSWEEP = 0, 1, 2, 3
+#: The kinds of product: ``X^T (X W)``, ``X W``, ``X^T W``, ``X (X^T W)`` and ``exp(X W)``.
+SWEEP, MATMUL, RMATMUL, COSWEEP, MATEXP = 0, 1, 2, 3, 4
 
 #: Products of fewer numbers than this are left to BLAS: packing and threads would take longer.
 LEAST = 2**21
@@ -133,6 +133,11 @@ def both_products(X: np.ndarray, W: np.ndarray, threads: int) -> tuple[np.ndarra
     out, middle = (np.empty((n, W.shape[1]), dtype=W.dtype) for n in X.shape[::-1])
     kernels.product(SWEEP, X, W, out, None, 1.0, None, None, middle, threads)
     return middle, out
+
+
+def exponential(X: np.ndarray, W: np.ndarray, out: np.ndarray) -> None:
+    """Set ``out`` to ``exp(X W)``, at most 1, in this thread; all are arrays of one type."""
+    kernels.product(MATEXP, X, W, out, None, 1.0, None, None, None, 1)
 
 
 def cell_rows(

@@ -66,7 +66,7 @@ static long cut(const task *t, long n, long unit, int i, int count)
 #undef ENTRIES
 }
 
-/* X W, X^T H, X^T (X W - shift) or X (X^T W) into `out`, of type float where `single`; X W into `middle`, if given. */
+/* X W, exp(X W) up to 1, X^T H, X^T (X W - shift) or X (X^T W) into `out`, of type float where `single`; X W into `middle`, if given. */
 static int multiply(enum kind kind, const dense *X, const csr *S, const factor *W, const factor *out,
                     const factor *middle, const factor *shift, double *total, int single, int count)
 {
@@ -78,7 +78,7 @@ static int multiply(enum kind kind, const dense *X, const csr *S, const factor *
     const long groups = (W->columns + lanes - 1) / lanes, width = groups * lanes;
     const long packed_rows = (W->rows + f->panel - 1) / f->panel * f->panel;
     const long part = S ? size : (long)sizeof(double); /* bytes of an entry of a sum */
-    const int summed = kind != MATMUL, across = kind == COSWEEP;
+    const int summed = kind != MATMUL && kind != MATEXP, across = kind == COSWEEP;
     const long n = across ? N : d; /* rows of a sum */
     share shares[64] = {{0}};
     void *packed = aligned(groups * packed_rows * lanes * size);
@@ -174,7 +174,7 @@ static int factors(Py_buffer *v, enum kind kind, long N, long d, PyObject *W, Py
 {
     if (get(W, &v[W_VIEW], 2, 0, "fd") || get(out, &v[OUT_VIEW], 2, 1, "fd")) return -1;
     if (shift != Py_None && (get(shift, &v[SHIFT_VIEW], 2, 0, "fd") || get(total, &v[TOTAL_VIEW], 1, 1, "d"))) return -1;
-    const long b = v[W_VIEW].shape[1], in = kind == RMATMUL || kind == COSWEEP ? N : d, result = kind == MATMUL || kind == COSWEEP ? N : d;
+    const long b = v[W_VIEW].shape[1], in = kind == RMATMUL || kind == COSWEEP ? N : d, result = kind == MATMUL || kind == MATEXP || kind == COSWEEP ? N : d;
     int fits = v[W_VIEW].shape[0] == in && v[OUT_VIEW].shape[0] == result && v[OUT_VIEW].shape[1] == b;
     fits = fits && v[W_VIEW].itemsize == v[OUT_VIEW].itemsize && is_dense_row(&v[OUT_VIEW], 1);
     if (v[SHIFT_VIEW].obj)
@@ -232,7 +232,7 @@ static PyObject *csr_product(PyObject *self, PyObject *args)
     if (get(x, &v[X_VIEW], 1, 0, "fd") || get(indices, &v[INDICES_VIEW], 1, 0, "ilq") ||
         get(indptr, &v[INDPTR_VIEW], 1, 0, "ilq")) return finish(v, -1);
     csr S = {v[X_VIEW].buf, v[INDICES_VIEW].buf, v[INDPTR_VIEW].buf, v[INDPTR_VIEW].shape[0] - 1, columns, v[INDICES_VIEW].shape[0], v[INDICES_VIEW].itemsize == 8};
-    int fits = v[INDPTR_VIEW].itemsize == v[INDICES_VIEW].itemsize && S.rows >= 0;
+    int fits = v[INDPTR_VIEW].itemsize == v[INDICES_VIEW].itemsize && S.rows >= 0 && kind <= RMATMUL;
     for (int i = 0; i < 3; i++) fits = fits && is_dense_row(&v[(int[]){X_VIEW, INDICES_VIEW, INDPTR_VIEW}[i]], 0);
     if (!fits) PyErr_SetString(PyExc_ValueError, "the parts of the sparse matrix do not fit each other");
     if (!fits || factors(v, kind, S.rows, columns, w, o, sh, to)) return finish(v, -1);

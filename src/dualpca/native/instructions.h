@@ -22,7 +22,7 @@ typedef struct {
     long rows, columns, row_stride, column_stride; /* strides in bytes */
 } factor;
 
-enum kind { SWEEP, MATMUL, RMATMUL, COSWEEP, MOMENTS, GRAM };
+enum kind { SWEEP, MATMUL, RMATMUL, COSWEEP, MATEXP, MOMENTS, GRAM };
 
 typedef struct {
     enum kind kind;

@@ -11,7 +11,9 @@
 
 #define L (VECTOR / (long)sizeof(T))
 typedef T NAME(vector) __attribute__((vector_size(VECTOR)));
+typedef __typeof__((NAME(vector)){0} < (NAME(vector)){0}) NAME(integers);
 #define V NAME(vector)
+#define I NAME(integers)
 
 /* Groups of columns that are multiplied at a time: there are registers for two in AVX-512. */
 enum { NAME(pair) = VECTOR == 64 ? 2 : 1 };
@@ -153,22 +155,43 @@ static void NAME(store)(const factor *A, long row, long rows, long first, long l
         memcpy(A->data + (row + r) * A->row_stride + first * sizeof(T), Y + r * lanes, n * sizeof(T));
 }
 
+/* exp(x) up to 1, of rows of `lanes` numbers: 2^n e^r with |r| <= log(2) / 2, e^r by its Taylor series. Below the
+ * logarithm of the least normal number it is 0. */
+static void NAME(exponential)(long rows, T *Y)
+{
+    enum { DOUBLE = sizeof(T) == 8, BITS = DOUBLE ? 52 : 23, BIAS = DOUBLE ? 1023 : 127, TERMS = DOUBLE ? 13 : 7 };
+    const T magic = DOUBLE ? 0x1.8p52 : 0x1.8p23f, least = DOUBLE ? -708 : -87;
+    const T high = DOUBLE ? 0x1.62e42feep-1 : 0x1.62e4p-1f, low = DOUBLE ? 0x1.a39ef35793c76p-33 : 0x1.7f7d1cp-20f;
+    for (long k = 0; k < rows; k++) {
+        V x = *(V *)(Y + k * L);
+        x = (V)((I)x & (x < 0));
+        const I normal = x > least;
+        x = (V)(((I)x & normal) | ((I)((V){0} + least) & ~normal));
+        const V shifted = x * (T)1.4426950408889634 + magic, n = shifted - magic, r = x - n * high - n * low;
+        V e = (V){0} + 1;
+        for (int i = TERMS; i > 0; i--) e = e * r * ((T)1 / i) + 1;
+        const I power = ((I)shifted - (I)((V){0} + magic) + BIAS) << BITS;
+        *(V *)(Y + k * L) = (V)((I)(e * (V)power) & normal);
+    }
+}
+
 static void NAME(flush)(long size, T *part, double *sum)
 {
     for (long i = 0; i < size; i++) sum[i] += part[i], part[i] = 0;
 }
 
 /* Rows [first, last) of a product: SWEEP adds X^T (X W - shift) to `sum`, and the column sums of
- * X W - shift to `total`; MATMUL writes rows of X W to H; RMATMUL adds X^T H to `sum`. */
+ * X W - shift to `total`; MATMUL and MATEXP write rows of X W or of exp(X W); RMATMUL adds X^T H to `sum`. */
 static int NAME(rows)(const task *t, long first, long last, double *sum, double *total)
 {
     const dense *X = t->X;
+    const int image = t->kind == MATMUL || t->kind == MATEXP;
     const long d = X->columns, G = t->groups, size = d * L, entry = X->wide ? sizeof(double) : sizeof(float);
     const long parts = (d + CHUNK - 1) / CHUNK, chunk = ((d + parts - 1) / parts + 15) / 16 * 16;
-    T *scratch = aligned(R * padded(d, sizeof(T)) * sizeof(T) + (t->kind == MATMUL ? 0 : G * size * sizeof(T)));
+    T *scratch = aligned(R * padded(d, sizeof(T)) * sizeof(T) + (image ? 0 : G * size * sizeof(T)));
     if (!scratch) return -1;
     T *Z = scratch + R * padded(d, sizeof(T)), Y[PAIR * R * L] __attribute__((aligned(64)));
-    if (t->kind != MATMUL) memset(Z, 0, G * size * sizeof(T));
+    if (!image) memset(Z, 0, G * size * sizeof(T));
     const T *W = t->packed, *shift = t->shift;
     long since = 0;
     for (long row = first; row < last; row += R) {
@@ -195,7 +218,8 @@ static int NAME(rows)(const task *t, long first, long last, double *sum, double 
             }
             for (long i = 0; i < count && t->kind != RMATMUL; i++) {
                 T *y = Y + i * R * L;
-                if (t->kind == MATMUL) {
+                if (t->kind == MATEXP) NAME(exponential)(rows, y);
+                if (image) {
                     NAME(store)(&t->out, row, rows, (g + i) * L, L, y);
                     continue;
                 }
@@ -207,11 +231,11 @@ static int NAME(rows)(const task *t, long first, long last, double *sum, double 
                         }
                 if (t->middle.data) NAME(store)(&t->middle, row, rows, (g + i) * L, L, y);
             }
-            if (t->kind != MATMUL) NAME(z_panel)(P, ld, d, Y, R * L, Z + g * size, size, count);
+            if (!image) NAME(z_panel)(P, ld, d, Y, R * L, Z + g * size, size, count);
         }
-        if (t->kind != MATMUL && ++since == FLUSH) NAME(flush)(G * size, Z, sum), since = 0;
+        if (!image && ++since == FLUSH) NAME(flush)(G * size, Z, sum), since = 0;
     }
-    if (t->kind != MATMUL) NAME(flush)(G * size, Z, sum);
+    if (!image) NAME(flush)(G * size, Z, sum);
     free(scratch);
     return 0;
 }
@@ -342,3 +366,4 @@ static const table NAME(table) = {
 #undef PAIR
 #undef L
 #undef V
+#undef I
