@@ -127,8 +127,8 @@ def rbf(
         for c in row_slices(min(chunk.stop, r.stop) if same else chunk.stop, TILE[1], chunk.start):
             part = columns.part(c, chunk.start)
             E = _padded((r.stop - r.start, c.stop - c.start), dtype)
-            if rows.left is not None and part.right is not None:
-                native.exponential(rows.left, part.right.T, E)
+            if rows.wide is not None and part.wide is not None:
+                native.exponential(rows.wide, part.factor(gamma), E)
             else:
                 np.exp(_exponents(rows, part, gamma, dtype), out=E)
             low, high = max(r.start, c.start), min(r.stop, c.stop)
@@ -143,7 +143,10 @@ def rbf(
     chunks = [slice(0, M)] if known else row_slices(M, block_rows(d, 8, 8))
     with one_blas_thread() if count > 1 else nullcontext(), ThreadPoolExecutor(count) as pool:
         for chunk in chunks:
-            columns = prepared(Y[chunk]) if known is None else _Rows.of(*known, gamma, dtype)
+            if known is None:
+                columns = prepared(Y[chunk])
+            else:
+                columns = _Rows.of(*known[:2], gamma, dtype, known[2])
             # The longest strips first, so that no thread is left with one.
             strips = [r for r in row_slices(N, TILE[0])[::-1] if not same or chunk.start < r.stop]
             list(pool.map(partial(strip, chunk=chunk, columns=columns), strips))
@@ -152,36 +155,45 @@ def rbf(
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows, their squares, and L and R with ``L R^T = -gamma D``, D being squared distances.
+    """Rows A and their squares; where the C kernels take them also ``(A, 1, -gamma ||a||^2)``.
 
-    L and R are there where the C kernels take them, and rounding of the squares does not show in D.
+    They do where rounding of the squares does not show in squared distances.
     """
 
     A: Any
     sizes: np.ndarray
-    left: np.ndarray | None = None
-    right: np.ndarray | None = None
+    wide: np.ndarray | None = None
 
     @classmethod
-    def of(cls, A: Any, sizes: np.ndarray, gamma: float, dtype: np.dtype) -> _Rows:
+    def of(
+        cls, A: Any, sizes: np.ndarray, gamma: float, dtype: np.dtype, wide: Any = None
+    ) -> _Rows:
+        """Build it; ``wide`` is memory of which A is a part, if it has room for the other columns."""
         dense = native.native_available() and isinstance(A, np.ndarray) and A.dtype == dtype
         with np.errstate(over="ignore", invalid="ignore"):
             small = 2 * gamma * float(sizes.max(initial=0.0)) <= REFINE_ABOVE
         if not (dense and small):
             return cls(A, sizes)
-        N, d = A.shape
-        left, right = (np.empty((N, d + 2), dtype=dtype) for _ in range(2))
-        np.multiply(A, 2 * gamma, out=left[:, :d])
-        right[:, :d] = A
-        left[:, d] = right[:, d + 1] = -gamma * sizes
-        left[:, d + 1] = right[:, d] = 1
-        return cls(A, sizes, left, right)
+        d = A.shape[1]
+        if wide is None:
+            wide = np.empty((len(A), d + 2), dtype=dtype)
+            wide[:, :d] = A
+        wide[:, d], wide[:, d + 1] = 1, -gamma * sizes
+        return cls(A, sizes, wide)
 
     def part(self, rows: slice, first: int) -> _Rows:
         """Return some rows, of which the first here is number ``first``."""
         some = slice(rows.start - first, rows.stop - first)
-        left, right = (None if a is None else a[some] for a in (self.left, self.right))
-        return _Rows(self.A[some], self.sizes[some], left, right)
+        wide = None if self.wide is None else self.wide[some]
+        return _Rows(self.A[some], self.sizes[some], wide)
+
+    def factor(self, gamma: float) -> np.ndarray:
+        """Return F such that ``wide F`` is ``-gamma ||a - b||^2``, b being the rows here."""
+        d = self.A.shape[1]
+        rows = np.empty((len(self.A), d + 2), dtype=self.A.dtype)
+        np.multiply(self.A, 2 * gamma, out=rows[:, :d])
+        rows[:, d], rows[:, d + 1] = -gamma * self.sizes, 1
+        return rows.T
 
 
 def single_noise(N: int) -> float:
@@ -191,17 +203,21 @@ def single_noise(N: int) -> float:
 
 def _in_float32(
     X: Any, gamma: float, origin: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return rows less the origin in float32, and their squares; None where float32 is too short."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """Return rows less the origin in float32, their squares, and room for two more columns.
+
+    None where float32 is too short.
+    """
     if sp.issparse(X) or not SINGLE_GAMMA <= gamma <= 1 / SINGLE_GAMMA:
         return None
-    A = np.empty(X.shape, dtype=np.float32)
+    wide = np.empty((X.shape[0], X.shape[1] + 2), dtype=np.float32)
+    A = wide[:, :-2]
     with np.errstate(over="ignore", invalid="ignore"):
         # Any origin has the same distances; the mean has the smallest squares, and rounding is theirs.
         mean = X.mean(axis=0, dtype=np.float64) if origin is None else origin
         np.subtract(X, mean, out=A, casting="same_kind")
         sizes = _sums_of_squares(A)
-    return (A, sizes) if 2 * gamma * sizes.max(initial=0.0) <= SINGLE_SIZE else None
+    return (A, sizes, wide) if 2 * gamma * sizes.max(initial=0.0) <= SINGLE_SIZE else None
 
 
 def _exponents(rows: _Rows, columns: _Rows, gamma: float, dtype: np.dtype) -> np.ndarray:
