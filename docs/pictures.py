@@ -53,7 +53,7 @@ def race():
         axes.plot([], [], mark, color="grey", label=f"target {name}")
     for name, colour in COLOURS.items():
         axes.plot([], [], "o", color=colour, label=name)
-    axes.legend(ncols=5, loc="lower center", bbox_to_anchor=(0.4, 1.0), frameon=False, fontsize=9)
+    axes.legend(ncols=5, loc="lower center", bbox_to_anchor=(0.36, 1.0), frameon=False, fontsize=9)
     axes.grid(alpha=0.3)
     figure.savefig(HERE / "race.png", dpi=100)
     plt.close(figure)
