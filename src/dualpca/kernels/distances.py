@@ -13,7 +13,6 @@ import numpy as np
 import scipy.sparse as sp
 from joblib import effective_n_jobs
 
-from .. import native
 from ..operators import block_ops
 from ..operators.block_ops import (
     as_float64,
@@ -128,7 +127,7 @@ def rbf(
             part = columns.part(c, chunk.start)
             E = _padded((r.stop - r.start, c.stop - c.start), dtype)
             if rows.wide is not None and part.wide is not None:
-                native.exponential(rows.wide, part.factor(gamma), E)
+                block_ops.exponential(rows.wide, part.factor(gamma), E)
             else:
                 np.exp(_exponents(rows, part, gamma, dtype), out=E)
             low, high = max(r.start, c.start), min(r.stop, c.stop)
@@ -169,7 +168,7 @@ class _Rows:
         cls, A: Any, sizes: np.ndarray, gamma: float, dtype: np.dtype, wide: Any = None
     ) -> _Rows:
         """Build it; ``wide`` is memory of which A is a part, if it has room for the other columns."""
-        dense = native.native_available() and isinstance(A, np.ndarray) and A.dtype == dtype
+        dense = block_ops.takes_exponential(A) and A.dtype == dtype
         with np.errstate(over="ignore", invalid="ignore"):
             small = 2 * gamma * float(sizes.max(initial=0.0)) <= REFINE_ABOVE
         if not (dense and small):

@@ -168,6 +168,16 @@ def square(X: Array, scale: float = 1.0) -> Array:
     return wide.T @ wide
 
 
+def takes_exponential(X: Any) -> bool:
+    """Whether the C kernels compute ``exp(X W)`` of a copy of X by rows."""
+    return native.native_available() and isinstance(X, np.ndarray)
+
+
+def exponential(X: np.ndarray, W: np.ndarray, out: np.ndarray) -> None:
+    """Set ``out`` to ``exp(X W)``, at most 1, by the C kernels in this thread; all have one type."""
+    native.exponential(X, W, out)
+
+
 def off_rows(rows: Any, Z: Array) -> tuple[Array, Array]:
     """Return ``Z - V H`` and ``H = V^T Z``, where the rows are ``V^T``."""
     if native.takes(native.SWEEP, rows, Z):
