@@ -205,8 +205,9 @@ def cholesky_qr(
             return None
         if not np.diagonal(factor).min() > 1e-4:
             return None
-        inverse = np.ascontiguousarray(dtrtri(factor)[0] / size[:, None] / scale)
+        inverse = np.ascontiguousarray(dtrtri(factor)[0] / size[:, None])
         Q = xp.astype(Q, xp.float64, copy=False)
+        Q = Q if scale == 1.0 else Q / scale  # 1 / scale might overflow in the inverse
         Q = multiply(Q, xp.asarray(inverse, dtype=Q.dtype, device=device(Q)))
         R, scale = scale * (factor * size) @ R, 1.0
     return xp.astype(Q, Z.dtype, copy=False), R
