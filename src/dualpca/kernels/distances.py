@@ -117,7 +117,7 @@ def rbf(
 
     def prepared(A: Any) -> _Rows:
         A = shifted_rows(as_float64(A), origin)
-        return _Rows.of(A, squares(A), gamma, dtype)
+        return _Rows.of(A, squares(A), None, gamma, dtype)
 
     def strip(r: slice, chunk: slice, columns: _Rows) -> None:
         inside = same and chunk.start <= r.start and r.stop <= chunk.stop
@@ -126,8 +126,8 @@ def rbf(
         for c in row_slices(min(chunk.stop, r.stop) if same else chunk.stop, TILE[1], chunk.start):
             part = columns.part(c, chunk.start)
             E = _padded((r.stop - r.start, c.stop - c.start), dtype)
-            if rows.wide is not None and part.wide is not None:
-                block_ops.exponential(rows.wide, part.factor(gamma), E)
+            if rows.extended is not None and part.extended is not None:
+                block_ops.exponential(rows.extended, part.factor(gamma), E)
             else:
                 np.exp(_exponents(rows, part, gamma, dtype), out=E)
             low, high = max(r.start, c.start), min(r.stop, c.stop)
@@ -142,10 +142,7 @@ def rbf(
     chunks = [slice(0, M)] if known else row_slices(M, block_rows(d, 8, 8))
     with one_blas_thread() if count > 1 else nullcontext(), ThreadPoolExecutor(count) as pool:
         for chunk in chunks:
-            if known is None:
-                columns = prepared(Y[chunk])
-            else:
-                columns = _Rows.of(*known[:2], gamma, dtype, known[2])
+            columns = prepared(Y[chunk]) if known is None else _Rows.of(*known, gamma, dtype)
             # The longest strips first, so that no thread is left with one.
             strips = [r for r in row_slices(N, TILE[0])[::-1] if not same or chunk.start < r.stop]
             list(pool.map(partial(strip, chunk=chunk, columns=columns), strips))
@@ -161,33 +158,33 @@ class _Rows:
 
     A: Any
     sizes: np.ndarray
-    wide: np.ndarray | None = None
+    extended: np.ndarray | None = None
 
     @classmethod
     def of(
-        cls, A: Any, sizes: np.ndarray, gamma: float, dtype: np.dtype, wide: Any = None
+        cls, A: Any, sizes: np.ndarray, room: np.ndarray | None, gamma: float, dtype: np.dtype
     ) -> _Rows:
-        """Build it; ``wide`` is memory of which A is a part, if it has room for the other columns."""
+        """Build it; ``room`` is an array that begins with A and has two more columns, if there is one."""
         dense = block_ops.takes_exponential(A) and A.dtype == dtype
         with np.errstate(over="ignore", invalid="ignore"):
             small = 2 * gamma * float(sizes.max(initial=0.0)) <= REFINE_ABOVE
         if not (dense and small):
             return cls(A, sizes)
         d = A.shape[1]
-        if wide is None:
-            wide = np.empty((len(A), d + 2), dtype=dtype)
-            wide[:, :d] = A
-        wide[:, d], wide[:, d + 1] = 1, -gamma * sizes
-        return cls(A, sizes, wide)
+        if room is None:
+            room = np.empty((len(A), d + 2), dtype=dtype)
+            room[:, :d] = A
+        room[:, d], room[:, d + 1] = 1, -gamma * sizes
+        return cls(A, sizes, room)
 
     def part(self, rows: slice, first: int) -> _Rows:
         """Return some rows, of which the first here is number ``first``."""
         some = slice(rows.start - first, rows.stop - first)
-        wide = None if self.wide is None else self.wide[some]
-        return _Rows(self.A[some], self.sizes[some], wide)
+        extended = None if self.extended is None else self.extended[some]
+        return _Rows(self.A[some], self.sizes[some], extended)
 
     def factor(self, gamma: float) -> np.ndarray:
-        """Return F such that ``wide F`` is ``-gamma ||a - b||^2``, b being the rows here."""
+        """Return F such that ``extended F`` is ``-gamma ||a - b||^2``, b being the rows here."""
         d = self.A.shape[1]
         rows = np.empty((len(self.A), d + 2), dtype=self.A.dtype)
         np.multiply(self.A, 2 * gamma, out=rows[:, :d])
@@ -203,20 +200,20 @@ def single_noise(N: int) -> float:
 def _in_float32(
     X: Any, gamma: float, origin: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Return rows less the origin in float32, their squares, and room for two more columns.
+    """Return rows less the origin in float32, their squares, and an array with room for two more columns.
 
     None where float32 is too short.
     """
     if sp.issparse(X) or not SINGLE_GAMMA <= gamma <= 1 / SINGLE_GAMMA:
         return None
-    wide = np.empty((X.shape[0], X.shape[1] + 2), dtype=np.float32)
-    A = wide[:, :-2]
+    room = np.empty((X.shape[0], X.shape[1] + 2), dtype=np.float32)
+    A = room[:, :-2]
     with np.errstate(over="ignore", invalid="ignore"):
         # Any origin has the same distances; the mean has the smallest squares, and rounding is theirs.
         mean = X.mean(axis=0, dtype=np.float64) if origin is None else origin
         np.subtract(X, mean, out=A, casting="same_kind")
         sizes = _sums_of_squares(A)
-    return (A, sizes, wide) if 2 * gamma * sizes.max(initial=0.0) <= SINGLE_SIZE else None
+    return (A, sizes, room) if 2 * gamma * sizes.max(initial=0.0) <= SINGLE_SIZE else None
 
 
 def _exponents(rows: _Rows, columns: _Rows, gamma: float, dtype: np.dtype) -> np.ndarray:

@@ -66,7 +66,7 @@ static long cut(const task *t, long n, long unit, int i, int count)
 #undef ENTRIES
 }
 
-/* X W, exp(X W) up to 1, X^T H, X^T (X W - shift) or X (X^T W) into `out`, of type float where `single`; X W into `middle`, if given. */
+/* X W, exp(X W) but at most 1, X^T H, X^T (X W - shift) or X (X^T W) into `out`, of type float where `single`; X W into `middle`, if given. */
 static int multiply(enum kind kind, const dense *X, const csr *S, const factor *W, const factor *out,
                     const factor *middle, const factor *shift, double *total, int single, int count)
 {

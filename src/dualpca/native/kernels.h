@@ -155,7 +155,7 @@ static void NAME(store)(const factor *A, long row, long rows, long first, long l
         memcpy(A->data + (row + r) * A->row_stride + first * sizeof(T), Y + r * lanes, n * sizeof(T));
 }
 
-/* exp(x) up to 1, of rows of `lanes` numbers: 2^n e^r with |r| <= log(2) / 2, e^r by its Taylor series. Below the
+/* exp(x) but at most 1, of rows of `lanes` numbers: 2^n e^r with |r| <= log(2) / 2, e^r by its Taylor series. Below the
  * logarithm of the least normal number it is 0. */
 static void NAME(exponential)(long rows, T *Y)
 {

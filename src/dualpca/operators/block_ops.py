@@ -159,7 +159,7 @@ def multiply_transposed(X: Any, H: Array) -> Array:
     return X.T @ H
 
 
-def square(X: Array, scale: float = 1.0) -> Array:
+def scaled_gram(X: Array, scale: float = 1.0) -> Array:
     """Return ``X^T X / scale^2`` in float64, for a dense block of few columns."""
     if native.takes_gram(X, threads()):
         return native.gram(X, threads(), single=False, scale=1 / scale)

@@ -31,8 +31,9 @@ PATIENCE = 24
 #: A gain of this share of ``tol`` or more counts as variance that the answer misses.
 WORTHWHILE = 0.25
 
-#: A test of a look takes as long as a step or two; at most so many steps are taken between two of them.
-LEAP = 4
+#: A test of a look takes as long as a step or two. The next one is due after this share of the steps that
+#: a forecast expects, whose bounds do not fall evenly, and after LEAP steps at most.
+DUE, LEAP = 0.7, 4
 
 #: A look ends where this many steps have not lowered the certificate by a tenth.
 STALLED = 6
@@ -278,7 +279,7 @@ def look_beyond(
         earlier = min(value for k, value in tests if k <= max(step - STALLED + 1, 0))
         if math.isfinite(earlier) and bound > 0.9 * earlier:
             break
-        ahead = 0.7 * steps_to(goal, *tests[-2:]) if math.isfinite(bound) else 1.0
+        ahead = DUE * steps_to(goal, *tests[-2:]) if math.isfinite(bound) else 1.0
         check = step + max(1, min(int(ahead), LEAP))
         tested: dict[str, Any] = {"quantity": "shortfall", "shortfall": bound}
         event = ("krylov", math.nan, tol, basis.A.passes)

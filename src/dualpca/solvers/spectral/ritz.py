@@ -27,7 +27,7 @@ from ...linalg import (
     to_numpy,
 )
 from ...operators import Operator, as_operator
-from ...operators.block_ops import multiply, square
+from ...operators.block_ops import multiply, scaled_gram
 from ..base import TINY
 from .certificate import Certificate
 
@@ -195,7 +195,7 @@ def cholesky_qr(
     """
     xp, Q, R = namespace(Z), Z, np.eye(Z.shape[1])
     for i in range(1 if is_single(Z) else 2):  # the first leaves eps64 cond(Z)^2
-        S = to_numpy(square(Q, scale)) if i or gram is None else gram / scale / scale
+        S = to_numpy(scaled_gram(Q, scale)) if i or gram is None else gram / scale / scale
         size = np.sqrt(np.diagonal(S))
         if not 0 < size.min() <= size.max() < np.inf:
             return None

@@ -184,7 +184,7 @@ class Run:
         It is 0 where that has certified ``tol``, and where a look at the complement is quicker.
         """
         basis, s, q = self.basis, self.s, self.basis.steps
-        if not (self._gaussian and self.verify) or basis.R is None or basis.complete:
+        if not self._gaussian or basis.R is None or basis.complete:
             return 0
         theta, T = self.theta[:s], basis.T[: basis.m, : basis.m]
         rounding = math.hypot(ROUNDING * unit_of(self.A) * float(theta[0]), basis.lost)
