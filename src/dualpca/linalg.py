@@ -293,7 +293,8 @@ def map_singular_values(Y: Array, f: Callable[[Array], Array]) -> tuple[Array, A
 def orthonormalize(Y: Array) -> Array:
     """Return an orthonormal basis of ``col(Y)``.
 
-    Householder QR completes an explicit Y of low rank to as many columns; an implicit Y loses them.
+    Householder QR completes an explicit Y of low rank to as many columns; an implicit Y loses them. Of
+    full rank it becomes its polar factor: rounding would decide on another basis where Y is orthonormal.
     """
     if is_implicit(Y):
         # One round leaves it orthonormal to eps cond(Y)^2, as the Gram matrix squares.
@@ -301,7 +302,8 @@ def orthonormalize(Y: Array) -> Array:
             sigma, V = right_singular(Y)
             xp = namespace(sigma)
             keep = int(xp.sum(xp.astype(sigma > 0, xp.int64)))
-            Y = Y @ (V[:, :keep] / sigma[None, :keep])
+            M = V[:, :keep] / sigma[None, :keep]
+            Y = Y @ (M @ V.T if keep == Y.shape[1] else M)
         return Y
     return namespace(Y).linalg.qr(Y, mode="reduced")[0]
 

@@ -62,6 +62,12 @@ class Loss(ABC):
         """The scale, or 1 where it was not set."""
         return 1.0 if self.scale is None else float(self.scale)
 
+    @property
+    def for_kernels(self) -> tuple[int, float, float] | None:
+        """The number of psi in the C kernels, c^2 and the exponent; None where they do not know it."""
+        number = KERNELS.get(type(self))
+        return None if number is None else (number, self.c**2, getattr(self, "p", 1.0))
+
     @abstractmethod
     def psi(self, v: Array) -> Array:
         """``psi(v)``, v >= 0."""
@@ -280,6 +286,19 @@ def _logarithmic(h: Array, reach: Array, c2: float) -> Array:
     """Return the root t of ``h (reach - t^2) = 2 c^2 t``, without cancellation."""
     return h * reach / (c2 + namespace(h).sqrt(c2 * c2 + h * h * reach))
 
+
+#: The numbers of the losses that the C kernels know; a subclass of one of them may be another loss.
+KERNELS: dict[type[Loss], int] = {
+    PowerLoss: 0,
+    L1: 0,
+    Huber: 1,
+    Log: 2,
+    Cauchy: 3,
+    GemanMcClure: 4,
+    Welsch: 5,
+    Tukey: 6,
+    Square: 7,
+}
 
 #: The losses by name.
 LOSSES: dict[str, Loss] = {

@@ -13,8 +13,8 @@ from threadpoolctl import threadpool_limits
 import dualpca
 from dualpca import PCA, as_operator, native
 from dualpca.operators import Shifted, centered
-from dualpca.operators.base import Shift
 from dualpca.operators.block_ops import one_blas_thread, one_thread, threads
+from dualpca.operators.sweep_maps import Shift
 
 KINDS = (native.SWEEP, native.MATMUL, native.RMATMUL)
 SIDES = (1, 2, 11, 12, 13, 260)
@@ -203,6 +203,10 @@ def test_moments(dtype, instructions):
         sums, energy = native.moments(X, 3)
         np.testing.assert_allclose(sums, X.astype(float).sum(axis=0), atol=1e-12 * N)
         assert energy == pytest.approx(np.sum(X.astype(float) ** 2), rel=1e-13)
+        weights = np.arange(N) % 3 / 2
+        sums, energy = native.moments(X, 2, weights)
+        np.testing.assert_allclose(sums, weights @ X.astype(float), atol=1e-12 * N)
+        assert energy == pytest.approx(weights @ (X.astype(float) ** 2).sum(axis=1), rel=1e-13)
     for bad in (np.nan, np.inf, -np.inf):
         X[-1, -1] = bad
         assert not np.isfinite(native.moments(X, 2)[1])
@@ -228,6 +232,45 @@ def test_gram_matrices(dtype, order, instructions):
                 assert np.array_equal(S, native.gram(X, count, single=single))
     X[-1, -1] = np.nan
     assert np.isnan(native.gram(X, 2, single=True)[-1]).all()
+
+
+@needs_kernels
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_gram_matrices_of_weighted_rows(dtype, order, instructions):
+    """Rows of weight 0 are not read."""
+    rng = np.random.default_rng(16)
+    for N, d in itertools.product((1, 13, 1300), (1, 8, 31, 65)):
+        X = np.asarray(rng.standard_normal((N, d)) + 1, dtype=dtype, order=order)
+        weights = rng.random(N) * (rng.random(N) < 0.5)
+        exact_rows = np.where(weights[:, None] > 0, X, 0).astype(np.longdouble)
+        X[weights == 0] = np.nan
+        for center, count, single in ((None, 1, True), (rng.random(d), 3, False), (None, 2, False)):
+            A = exact_rows - (0 if center is None else center)
+            S = native.gram(X, count, single=single, center=center, weights=weights)
+            unit = np.finfo(np.float32 if single else float).eps
+            with at(N=N, d=d, single=single, count=count):
+                size = (np.abs(A).T * weights) @ np.abs(A)
+                assert np.all(np.abs(S - (A.T * weights) @ A) <= 30 * unit * size)
+                assert np.array_equal(S, S.T)
+
+
+@needs_kernels
+@pytest.mark.parametrize("dtype", TYPES)
+def test_norms_of_rows(dtype, instructions):
+    rng = np.random.default_rng(17)
+    for N, d in itertools.product((1, 13, 300), (1, 8, 33, 100)):
+        X, c = (rng.standard_normal((N, d)) + 2).astype(dtype), rng.standard_normal(d)
+        for center, scale in ((None, 1.0), (c, 1.0), (c, 0.25)):
+            wide = scale * (X.astype(np.longdouble) - (0 if center is None else center))
+            norms = native.row_norms(X, 2, center, scale)
+            true = np.sqrt((wide * wide).sum(axis=1))
+            np.testing.assert_allclose(norms, true.astype(dtype), rtol=2 * np.finfo(dtype).eps)
+    for size in (1e-30, 1e30) if dtype == np.float32 else (1e-160, 1e160):
+        X = np.full((300, 900), size, dtype=dtype)
+        if dtype == np.float64:
+            assert native.row_norms(X, 1) is None
+        np.testing.assert_allclose(as_operator(X).row_norms(), 30 * size, rtol=1e-6)
 
 
 @needs_kernels
@@ -272,15 +315,19 @@ def test_gram_matrices_of_arrays_are_those_of_the_kernels(monkeypatch):
     operator, kernels = centered(as_operator(X)), native.kernels
     before = operator.passes
     S, weighted = operator.gram(), operator.gram(np.full(5000, 2.0))
-    assert operator.passes - before == 3  # the weighted one asks for the sum of the rows too
+    assert operator.passes - before == 2
     monkeypatch.setattr(native, "kernels", None)
     np.testing.assert_allclose(S, operator.gram(), atol=1e-9)
     np.testing.assert_allclose(weighted, 2 * S, atol=1e-9)
     with pytest.raises(ValueError, match="fit"):
-        kernels.gram(X, np.empty((28, 48)), np.zeros(19), False, 1.0, False, 1)
+        kernels.gram(X, np.empty((28, 48)), np.zeros(19), False, 1.0, None, False, 1)
+    with pytest.raises(ValueError, match="fit"):
+        kernels.gram(X, np.empty((28, 48)), None, False, 1.0, np.ones(4999), False, 1)
+    with pytest.raises(ValueError, match="fit"):  # columns that lose a number each have no weights
+        kernels.gram(X, np.empty((28, 48)), np.zeros(5000), True, 1.0, np.ones(5000), False, 1)
     for out in (np.empty((20, 32)), np.empty((28, 31)), np.empty((28, 64))[:, ::2]):
         with pytest.raises(ValueError, match="fit"):
-            kernels.gram(X, out, None, False, 1.0, False, 1)
+            kernels.gram(X, out, None, False, 1.0, None, False, 1)
 
 
 @needs_kernels

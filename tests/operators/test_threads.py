@@ -7,7 +7,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from dualpca import native
-from dualpca.operators import as_operator, matrix, row_blocks
+from dualpca.operators import as_operator, matrix
 from dualpca.operators import block_ops as _blocks
 from dualpca.operators.block_ops import one_blas_thread
 
@@ -89,32 +89,29 @@ def test_threads_return_what_one_thread_returns(monkeypatch, rows):
     A = np.random.default_rng(0).standard_normal((rows, 40))
     W, w = A[:5].T.copy(), np.arange(1.0, rows + 1)
 
-    def row_map(Y, part):
-        return w[part, None] * Y, Y.sum()
-
     def results():
         X = as_operator(A)
-        yield from X.sweep(W, row_map)
         yield from X.column_sums()
         yield X.row_norms()
         yield X.gram(w)
         yield X.map_rows(lambda part, block: block @ W + w[part, None], 5)
+        used.clear()
+        yield X.map_rows(watched)
         assert X.passes == 5
 
-    alone = list(results())
     used = set()
 
-    def watched(rows, block, W, row_map, swept=matrix.swept):
+    def watched(part, block):
         used.add(threading.get_ident())
-        return swept(rows, block, W, row_map)
+        return block.sum(axis=1)
+
+    alone = list(results())
+    assert used == {threading.get_ident()}
 
     monkeypatch.setattr(matrix, "threads", lambda: 3)
     monkeypatch.setattr(matrix, "THREADED_ARRAY", 1)
     monkeypatch.setattr(matrix, "THREADED_PRODUCTS", 1)
     monkeypatch.setattr(_blocks, "BLOCK_BYTES", 2**14)
-    monkeypatch.setattr(native, "LEAST", 1)
-    monkeypatch.setattr(matrix, "swept", watched)
-    monkeypatch.setattr(row_blocks, "swept", watched)
     for expected, found in zip(alone, results(), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12)
     assert used

@@ -7,8 +7,8 @@ from torch.overrides import TorchFunctionMode
 
 from dualpca import PCA, as_operator
 from dualpca.linalg import fix_signs, on_gpu, standard_normal
-from dualpca.operators.base import split
 from dualpca.operators.gpu import Tf32, matmul_precision
+from dualpca.operators.sweep_maps import split
 from dualpca.operators.views import View
 from dualpca.solvers.spectral.chebyshev import Chebyshev, columns
 from dualpca.solvers.spectral.lanczos import Lanczos

@@ -16,8 +16,8 @@ from sklearn.utils.validation import _check_n_features, validate_data
 
 from ..linalg import is_single, to_numpy, total
 from ..linear.rotation import ROTATIONS
-from ..operators import Operator, Weighted, as_operator, as_rows, centered, in_memory, is_streamed
-from ..operators.centering import minus_center
+from ..operators import Operator, as_operator, as_rows, centered, in_memory, is_streamed
+from ..operators.centering import by_weights, minus_center
 from ..operators.readable import check_readable
 from ..preprocessing.columns import is_finite
 from ..solvers.solve import user_stacklevel
@@ -163,6 +163,12 @@ def check_finite(name: str, block: Any) -> int:
     return 0
 
 
+def has_finite_norms(X: Operator) -> bool:
+    """Return whether the norms of the rows, which X keeps, are finite, so that all entries are."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(total(X.row_norms())))
+
+
 def check_names(estimator: Any, names: list[str], *, reset: bool) -> None:
     """Store the names of the columns of a table that is not in memory, or compare them."""
     if reset:
@@ -215,7 +221,7 @@ def centered_rows(
     mean = Xc.center[:, 0] if center else None  # type: ignore[attr-defined]
     if weights is None:
         return Xc, mean, X.shape[0]
-    return Weighted(Xc, array_namespace(weights).sqrt(weights)), mean, total(weights)
+    return by_weights(Xc, weights), mean, total(weights)
 
 
 def check_components(n_components: int, N: int, d: int) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,6 +24,8 @@ class RowFunction(Function):
     _conjugate: Any = field(default=None, repr=False)
 
     rotation_invariant = one_pass = True
+    #: psi as the C kernels know it; None where they do not
+    for_kernels: ClassVar[Any] = None
 
     @abstractmethod
     def row_values(self, size2: Array, rows: slice) -> Array:
@@ -33,6 +34,10 @@ class RowFunction(Function):
     @abstractmethod
     def row_weights(self, size2: Array, rows: slice) -> Array:
         """Return ``f_i'(t)/t`` of each row, from the squared row norms."""
+
+    def values_and_weights(self, size2: Array, rows: slice) -> tuple[Array, Array]:
+        """Return both."""
+        return self.row_values(size2, rows), self.row_weights(size2, rows)
 
     def _mass(self, rows: slice) -> Array:
         return 1.0 if self.mass is None else self.mass[rows]
@@ -49,12 +54,7 @@ class RowFunction(Function):
         return self.weights(Y)[:, None] * Y
 
     def pullback(self, X: Any, W: Array) -> tuple[float, Array]:
-        def row_map(Y: Array, rows: slice) -> tuple[Array, Array]:
-            xp = namespace(Y)
-            size2 = xp.linalg.vecdot(Y, Y)
-            return self.row_weights(size2, rows)[:, None] * Y, xp.sum(self.row_values(size2, rows))
-
-        Z, value = X.sweep(W, row_map)
+        Z, value = X.reweigh(W, self)
         return float(value), Z
 
 
@@ -74,28 +74,39 @@ class RowLoss(RowFunction):
     """
 
     has_prox = derived("conjugate.has_prox")
+    for_kernels = derived(lambda f: f.loss.for_kernels)
     conjugate = derived(lambda f: f._conjugate or RowLossConjugate(f.alpha, f.loss, f.mass, f))
 
-    def _of_gap(self, f: Callable[[Array], Array], size2: Array, rows: slice) -> Array:
-        """Return ``m f((alpha^2 - size^2)/c^2)`` of each row; 0 where alpha is 0."""
+    def _gap(self, size2: Array, rows: slice) -> Array:
+        """Return ``(alpha^2 - size^2)/c^2`` of each row, without rounding beyond the domain."""
         alpha = self.alpha[rows]
         xp = namespace(alpha)
         floor = float(xp.finfo(alpha.dtype).eps) * alpha * alpha
         with np.errstate(over="ignore"):
             gap = alpha * alpha - size2
             v = xp.where(gap > floor, gap, floor) / self.loss.c**2
-        v = xp.clip(v, None, float(xp.finfo(v.dtype).max) / 4)
-        return self._mass(rows) * where_positive(f, v)
+        return xp.clip(v, None, float(xp.finfo(v.dtype).max) / 4)
 
-    def row_values(self, size2: Array, rows: slice) -> Array:
+    def _values(self, v: Array, size2: Array, rows: slice) -> Array:
+        """Return ``-m c^2 psi(v)``, infinite outside of the domain; 0 where alpha is 0."""
         alpha = self.alpha[rows]
         xp = namespace(alpha)
-        value = -(self.loss.c**2) * self._of_gap(self.loss.psi, size2, rows)
+        value = -(self.loss.c**2) * self._mass(rows) * where_positive(self.loss.psi, v)
         slack = 1 + 100 * float(xp.finfo(alpha.dtype).eps)
         return xp.where(size2 > slack * alpha * alpha, math.inf * xp.ones_like(size2), value)
 
+    def _weights(self, v: Array, rows: slice) -> Array:
+        return 2 * self._mass(rows) * where_positive(self.loss.slope, v)
+
+    def row_values(self, size2: Array, rows: slice) -> Array:
+        return self._values(self._gap(size2, rows), size2, rows)
+
     def row_weights(self, size2: Array, rows: slice) -> Array:
-        return 2 * self._of_gap(self.loss.slope, size2, rows)
+        return self._weights(self._gap(size2, rows), rows)
+
+    def values_and_weights(self, size2: Array, rows: slice) -> tuple[Array, Array]:
+        v = self._gap(size2, rows)
+        return self._values(v, size2, rows), self._weights(v, rows)
 
 
 class RowLossConjugate(RowFunction):

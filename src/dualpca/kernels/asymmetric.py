@@ -12,8 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ..linalg import Array, eps, fix_signs, norm
 from ..operators import Blocks, Matrix, Operator, centered
-from ..operators.base import SweepMap
 from ..operators.block_ops import block_rows
+from ..operators.sweep_maps import SweepMap
 from ..operators.views import View
 from ..solvers import Ritz, SubspaceResult
 from ..solvers.spectral.certificate import Certificate

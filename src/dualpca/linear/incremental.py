@@ -13,8 +13,7 @@ from ..linalg import Array, column_norms, namespace, norm, to_numpy
 from ..linalg import eps as eps_of
 from ..operators import Operator, as_operator, centered, from_gram
 from ..operators.block_ops import as_float64, stack
-from ..operators.centering import Shifted, shifted
-from ..operators.views import Weighted
+from ..operators.centering import Shifted, by_weights, shifted
 from ..solvers.spectral import Gram
 from ..solvers.spectral.ritz import Ritz
 from .decomposition import Decomposition
@@ -120,7 +119,7 @@ class Sums:
         if isinstance(Xc, Shifted) and self.origin is None and not self.rows:
             return replace(self, origin=Xc.wide).with_batch(X, center, keep, s, weights, holes)
         removed = Xc.removed_energy * (mass / n)
-        Xc = Xc if w is None else Weighted(Xc, namespace(w).sqrt(w))
+        Xc = Xc if w is None else by_weights(Xc, w)
         energy = Xc.energy()
         added: dict[str, Any] = {"rows": total, "energy": self.energy + energy, **counted}
         added["holes"] = self.holes + holes

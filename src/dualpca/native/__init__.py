@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -128,6 +129,47 @@ def multiply(
     return out if total is None else (out, total.astype(W.dtype)[None, :])
 
 
+@dataclass(frozen=True)
+class RowLosses:
+    """``-sum_i m_i c^2 psi((alpha_i^2 - ||y_i||^2) / c^2)`` of rows ``y_i = b_i (x_i^T W - shift)``.
+
+    ``psi`` is the number of a loss that the kernels know, ``parameter`` its exponent, if it has one. The
+    masses m and the scales b are 1 where None. ``beside`` are numbers a, for one more column.
+    """
+
+    alpha: np.ndarray
+    psi: int
+    c2: float
+    parameter: float
+    mass: np.ndarray | None
+    scales: np.ndarray | None
+    beside: np.ndarray | None
+
+
+def reweigh(
+    X: np.ndarray,
+    W: np.ndarray,
+    losses: RowLosses,
+    threads: int,
+    *,
+    shift: np.ndarray,
+    center: np.ndarray | None = None,
+    scale: float = 1.0,
+) -> tuple[np.ndarray, np.ndarray, float, float]:
+    """Return ``X^T H``, the sums of the columns of H, that of the losses, and ``sum_i w_i a_i^2``.
+
+    The rows of H are ``b_i w_i (y_i, a_i)``, w being the weights of the rows in the loss. ``center`` and
+    ``scale`` are those of :func:`multiply`; ``X W`` is a sweep that the kernels take.
+    """
+    rows = (losses.alpha, losses.mass, losses.scales, losses.beside)
+    columns = W.shape[1] + (losses.beside is not None)
+    out, sums = np.empty((X.shape[1], columns), dtype=W.dtype), np.zeros(columns + 2)
+    numbers = tuple(None if a is None else np.ascontiguousarray(a, dtype=float) for a in rows)
+    known = losses.psi, losses.c2, losses.parameter, float(np.finfo(losses.alpha.dtype).eps)
+    kernels.reweigh(X, W, out, center, scale, shift, sums, numbers, known, threads)
+    return out, sums[:columns].astype(W.dtype)[None, :], float(sums[-2]), float(sums[-1])
+
+
 def both_products(X: np.ndarray, W: np.ndarray, threads: int) -> tuple[np.ndarray, np.ndarray]:
     """Return ``X W`` and ``X^T (X W)``, of an array X whose sweep the kernels take."""
     out, middle = (np.empty((n, W.shape[1]), dtype=W.dtype) for n in X.shape[::-1])
@@ -176,21 +218,43 @@ def gram(
     center: np.ndarray | None = None,
     by_row: bool = False,
     scale: float = 1.0,
+    weights: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return ``X^T X`` in float64, of products in float32 or float64.
+    """Return ``X^T X``, or ``X^T Diag(weights) X``, in float64, of products in float32 or float64.
 
     Products of 256 rows are summed in their own precision, then in float64. ``center`` and ``scale``
     replace X by ``scale (X - 1 center^T)``, or by ``scale (X - center 1^T)`` with ``by_row``, in float64
-    before it is rounded.
+    before it is rounded. Rows of weight 0 are not read; ``by_row`` with a center takes no weights.
     """
     d = X.shape[1]
     # An odd multiple of 16 numbers from row to row: powers of two would share sets of the cache.
     out = np.zeros((d + 8, 16 * (-(-d // 16) | 1)))
-    kernels.gram(X, out, center, by_row, scale, single, threads)
+    w = None if weights is None else np.ascontiguousarray(weights, dtype=np.float64)
+    kernels.gram(X, out, center, by_row, scale, w, single, threads)
     return out[:d, :d]
 
 
-def moments(X: np.ndarray, threads: int) -> tuple[np.ndarray, float]:
-    """Return the sums of the columns of X and the sum of its squares, in float64."""
+def moments(
+    X: np.ndarray, threads: int, weights: np.ndarray | None = None
+) -> tuple[np.ndarray, float]:
+    """Return ``sum_i w_i x_i`` and ``sum_i w_i ||x_i||^2`` in float64; w is 1 where None."""
     sums = np.zeros(X.shape[1])
-    return sums, kernels.moments(X, sums, threads)
+    w = None if weights is None else np.ascontiguousarray(weights, dtype=np.float64)
+    return sums, kernels.moments(X, sums, w, threads)
+
+
+def row_norms(
+    X: np.ndarray, threads: int, center: np.ndarray | None = None, scale: float = 1.0
+) -> np.ndarray | None:
+    """Return the norms of the rows of ``scale (X - 1 center^T)``, in the type of X.
+
+    None where squares in float64 might overflow or vanish.
+    """
+    squares = np.empty(X.shape[0])
+    kernels.row_squares(X, squares, center, scale, threads)
+    if X.dtype == np.float64:
+        info = np.finfo(float)
+        if not (squares.min() >= info.smallest_normal / info.eps and squares.max() < np.inf):
+            return None
+    with np.errstate(over="ignore"):  # a norm may be infinite
+        return np.sqrt(squares).astype(X.dtype)

@@ -42,6 +42,8 @@ static void *work(void *argument)
     const task *t = s->task;
     if (t->kind == GRAM) s->failed = s->table->gram(t->X, s->first, s->last, s->from, s->to, s->sum, t->out.row_stride / (long)sizeof(double));
     else if (t->kind == MOMENTS) s->energy = s->table->moments(t->X, s->first, s->last, s->sum, whole_lines(t->X->columns));
+    else if (t->kind == REWEIGH) s->failed = s->table->reweigh(t, s->first, s->last, s->sum, s->total);
+    else if (t->kind == SQUARES) s->table->squares(t->X, s->first, s->last, s->sum);
     else if (t->kind == COSWEEP) s->failed = s->table->columns(t, s->first, s->last, s->sum);
     else if (t->S) s->failed = s->table->csr(t, s->first, s->last, s->sum, s->total);
     else s->failed = s->table->rows(t, s->first, s->last, s->sum, s->total);
@@ -66,16 +68,17 @@ static long cut(const task *t, long n, long unit, int i, int count)
 #undef ENTRIES
 }
 
-/* X W, exp(X W) but at most 1, X^T H, X^T (X W - shift) or X (X^T W) into `out`, of type float where `single`; X W into `middle`, if given. */
+/* X W, exp(X W) but at most 1, X^T H, X^T (X W - shift), X (X^T W) or X^T H of the rows
+ * that F weighs into `out`, of type float where `single`; X W into `middle`, if given. */
 static int multiply(enum kind kind, const dense *X, const csr *S, const factor *W, const factor *out,
-                    const factor *middle, const factor *shift, double *total, int single, int count)
+                    const factor *middle, const factor *shift, const row_loss *F, double *total, int single, int count)
 {
-    const table *f = table_for(W->columns, single);
+    const table *f = table_for(out->columns, single);
     const long size = single ? sizeof(float) : sizeof(double);
     const long N = X ? X->rows : S->rows, d = X ? X->columns : S->columns;
-    const long vectors = (W->columns + f->lanes - 1) / f->lanes;
+    const long vectors = (out->columns + f->lanes - 1) / f->lanes;
     const long lanes = (!S || vectors == 1 ? 1 : vectors == 2 ? 2 : 4) * f->lanes;
-    const long groups = (W->columns + lanes - 1) / lanes, width = groups * lanes;
+    const long groups = (out->columns + lanes - 1) / lanes, width = groups * lanes;
     const long packed_rows = (W->rows + f->panel - 1) / f->panel * f->panel;
     const long part = S ? size : (long)sizeof(double); /* bytes of an entry of a sum */
     const int summed = kind != MATMUL && kind != MATEXP, across = kind == COSWEEP;
@@ -84,17 +87,18 @@ static int multiply(enum kind kind, const dense *X, const csr *S, const factor *
     void *packed = aligned(groups * packed_rows * lanes * size);
     const long bytes = summed ? count * n * width * part : 0;
     void *sums = aligned(bytes);
-    double *totals = calloc(count, width * sizeof(double));
+    const long apart = whole_lines(width + 2); /* the last two are sums of F */
+    double *totals = calloc(count, apart * sizeof(double));
     void *moved = aligned(width * size);
     int failed = !packed || !sums || !totals || !moved;
-    task t = {kind, X, S, packed, NULL, kind == RMATMUL || across ? packed_rows : W->rows, groups, lanes, *out, middle ? *middle : (factor){0}};
+    task t = {kind, X, S, packed, NULL, kind == RMATMUL || across ? packed_rows : W->rows, groups, lanes, *out, middle ? *middle : (factor){0}, F};
     if (!failed) {
         memset(sums, 0, bytes);
         f->pack(W, groups, t.packed_rows, lanes, packed);
         if (shift) f->pack(shift, groups, 1, lanes, moved), t.shift = moved;
         for (int i = 0; i < count; i++)
             shares[i] = (share){&t, f, cut(&t, across ? d : N, across ? 16 : f->panel, i, count), cut(&t, across ? d : N, across ? 16 : f->panel, i + 1, count), 0, 0,
-                                (char *)sums + (summed ? i * n * width * part : 0), totals + i * width, 0, 0};
+                                (char *)sums + (summed ? i * n * width * part : 0), totals + i * apart, 0, 0};
         run(work, shares, sizeof *shares, count);
         for (int i = 0; i < count; i++) failed |= shares[i].failed;
     }
@@ -113,8 +117,10 @@ static int multiply(enum kind kind, const dense *X, const csr *S, const factor *
             else memcpy(o, sum, b * sizeof(double));
         }
     }
-    for (int c = 0; total && !failed && c < count; c++)
-        for (long k = 0; k < out->columns; k++) total[k] += totals[c * width + k];
+    for (int c = 0; total && !failed && c < count; c++) {
+        for (long k = 0; k < out->columns; k++) total[k] += totals[c * apart + k];
+        for (long k = 0; F && k < 2; k++) total[out->columns + k] += totals[c * apart + width + k];
+    }
     free(packed), free(sums), free(totals), free(moved);
     return failed;
 }
@@ -152,7 +158,7 @@ static int limited(int count, double operations)
     return count < 1 ? 1 : count > 64 ? 64 : count;
 }
 
-enum { X_VIEW, W_VIEW, OUT_VIEW, CENTER_VIEW, SHIFT_VIEW, TOTAL_VIEW, MIDDLE_VIEW, INDICES_VIEW, INDPTR_VIEW, VIEWS };
+enum { X_VIEW, W_VIEW, OUT_VIEW, CENTER_VIEW, WEIGHTS_VIEW, SHIFT_VIEW, TOTAL_VIEW, MIDDLE_VIEW, INDICES_VIEW, INDPTR_VIEW, ALPHA_VIEW, MASS_VIEW, SCALES_VIEW, BESIDE_VIEW, VIEWS };
 
 static void release(Py_buffer *views)
 {
@@ -216,8 +222,57 @@ static PyObject *product(PyObject *self, PyObject *args)
     int failed;
     threads = limited(threads, 4.0 * X.rows * X.columns * W.columns);
     Py_BEGIN_ALLOW_THREADS
-    failed = multiply(kind, &X, NULL, &W, &out, m != Py_None ? &middle : NULL, sh != Py_None ? &shift : NULL,
+    failed = multiply(kind, &X, NULL, &W, &out, m != Py_None ? &middle : NULL, sh != Py_None ? &shift : NULL, NULL,
                       sh != Py_None ? v[TOTAL_VIEW].buf : NULL, v[W_VIEW].itemsize == 4, threads);
+    Py_END_ALLOW_THREADS
+    return finish(v, failed ? 1 : 0);
+}
+
+/* The buffers of the rows: those of `views` from ALPHA_VIEW on that are given, each of N numbers. */
+static int row_buffers(Py_buffer *v, PyObject **objects, int count, long N)
+{
+    for (int i = 0; i < count; i++) {
+        Py_buffer *view = &v[ALPHA_VIEW + i];
+        if (objects[i] == Py_None) continue;
+        if (get(objects[i], view, 1, 0, "d")) return -1;
+        if (view->shape[0] != N || !is_dense_row(view, 0)) {
+            PyErr_SetString(PyExc_ValueError, "numbers of the rows are not contiguous, or not one for each");
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static PyObject *reweigh(PyObject *self, PyObject *args)
+{
+    PyObject *x, *w, *o, *c, *sh, *to, *rows[4];
+    int psi, threads;
+    double scale, c2, parameter, eps;
+    if (!PyArg_ParseTuple(args, "OOOOdOO(OOOO)(iddd)i", &x, &w, &o, &c, &scale, &sh, &to, &rows[0], &rows[1], &rows[2],
+                          &rows[3], &psi, &c2, &parameter, &eps, &threads)) return NULL;
+    Py_buffer v[VIEWS] = {{0}};
+    if (get(x, &v[X_VIEW], 2, 0, "fd") || get(w, &v[W_VIEW], 2, 0, "fd") || get(o, &v[OUT_VIEW], 2, 1, "fd") ||
+        get(sh, &v[SHIFT_VIEW], 2, 0, "fd") || get(to, &v[TOTAL_VIEW], 1, 1, "d") || row_buffers(v, rows, 4, v[X_VIEW].shape[0])) return finish(v, -1);
+    if (c != Py_None && get(c, &v[CENTER_VIEW], 1, 0, "d")) return finish(v, -1);
+    const long N = v[X_VIEW].shape[0], d = v[X_VIEW].shape[1], s = v[W_VIEW].shape[1];
+    const long columns = s + (v[BESIDE_VIEW].obj != NULL), size = v[W_VIEW].itemsize;
+    int fits = is_dense_row(&v[X_VIEW], 1) && v[ALPHA_VIEW].obj && v[W_VIEW].shape[0] == d && v[OUT_VIEW].shape[0] == d &&
+               v[OUT_VIEW].shape[1] == columns && is_dense_row(&v[OUT_VIEW], 1) && v[OUT_VIEW].itemsize == size &&
+               v[SHIFT_VIEW].shape[0] == 1 && v[SHIFT_VIEW].shape[1] == s && v[SHIFT_VIEW].itemsize == size &&
+               v[TOTAL_VIEW].shape[0] == columns + 2 && is_dense_row(&v[TOTAL_VIEW], 0);
+    fits = fits && (c == Py_None || (v[CENTER_VIEW].shape[0] == d && is_dense_row(&v[CENTER_VIEW], 0)));
+    if (!fits) {
+        PyErr_SetString(PyExc_ValueError, "the shapes or types of the factors do not fit the matrix");
+        return finish(v, -1);
+    }
+    const dense X = {v[X_VIEW].buf, N, d, v[X_VIEW].strides[0], v[X_VIEW].itemsize == 8, v[CENTER_VIEW].buf, scale};
+    const row_loss F = {v[ALPHA_VIEW].buf, v[MASS_VIEW].buf, v[SCALES_VIEW].buf, v[BESIDE_VIEW].buf, c2, parameter, eps,
+                        (size == 4 ? 3.4028235e38 : 1.7976931348623157e308) / 4, psi, columns > s ? s : -1};
+    const factor W = as_factor(&v[W_VIEW]), out = as_factor(&v[OUT_VIEW]), shift = as_factor(&v[SHIFT_VIEW]);
+    int failed;
+    threads = limited(threads, 4.0 * N * d * s);
+    Py_BEGIN_ALLOW_THREADS
+    failed = multiply(REWEIGH, &X, NULL, &W, &out, NULL, &shift, &F, v[TOTAL_VIEW].buf, size == 4, threads);
     Py_END_ALLOW_THREADS
     return finish(v, failed ? 1 : 0);
 }
@@ -246,7 +301,7 @@ static PyObject *csr_product(PyObject *self, PyObject *args)
     int failed;
     threads = limited(threads, 40.0 * v[X_VIEW].shape[0] * W.columns);
     Py_BEGIN_ALLOW_THREADS
-    failed = multiply(kind, NULL, &S, &W, &out, NULL, sh != Py_None ? &shift : NULL,
+    failed = multiply(kind, NULL, &S, &W, &out, NULL, sh != Py_None ? &shift : NULL, NULL,
                       sh != Py_None ? v[TOTAL_VIEW].buf : NULL, single, threads);
     Py_END_ALLOW_THREADS
     return finish(v, failed ? 1 : 0);
@@ -254,14 +309,16 @@ static PyObject *csr_product(PyObject *self, PyObject *args)
 
 static PyObject *moments(PyObject *self, PyObject *args)
 {
-    PyObject *x, *o;
+    PyObject *x, *o, *w;
     int threads;
-    if (!PyArg_ParseTuple(args, "OOi", &x, &o, &threads)) return NULL;
+    if (!PyArg_ParseTuple(args, "OOOi", &x, &o, &w, &threads)) return NULL;
     Py_buffer v[VIEWS] = {{0}};
     if (get(x, &v[X_VIEW], 2, 0, "fd") || get(o, &v[OUT_VIEW], 1, 1, "d")) return finish(v, -1);
-    const dense X = {v[X_VIEW].buf, v[X_VIEW].shape[0], v[X_VIEW].shape[1], v[X_VIEW].strides[0], v[X_VIEW].itemsize == 8, NULL, 1.0};
-    if (!is_dense_row(&v[X_VIEW], 1) || !is_dense_row(&v[OUT_VIEW], 0) || v[OUT_VIEW].shape[0] != X.columns) {
-        PyErr_SetString(PyExc_ValueError, "the rows of X are not contiguous, or the sums do not fit");
+    if (w != Py_None && get(w, &v[WEIGHTS_VIEW], 1, 0, "d")) return finish(v, -1);
+    const dense X = {v[X_VIEW].buf, v[X_VIEW].shape[0], v[X_VIEW].shape[1], v[X_VIEW].strides[0], v[X_VIEW].itemsize == 8, NULL, 1.0, v[WEIGHTS_VIEW].buf};
+    const int weighted = !X.weights || (v[WEIGHTS_VIEW].shape[0] == X.rows && is_dense_row(&v[WEIGHTS_VIEW], 0));
+    if (!is_dense_row(&v[X_VIEW], 1) || !is_dense_row(&v[OUT_VIEW], 0) || v[OUT_VIEW].shape[0] != X.columns || !weighted) {
+        PyErr_SetString(PyExc_ValueError, "the rows of X are not contiguous, or the sums or the weights do not fit");
         return finish(v, -1);
     }
     const table *f = X.wide ? TABLES[level].twice : TABLES[level].single;
@@ -284,6 +341,33 @@ static PyObject *moments(PyObject *self, PyObject *args)
     free(sums);
     release(v);
     return PyFloat_FromDouble(energy);
+}
+
+static PyObject *row_squares(PyObject *self, PyObject *args)
+{
+    PyObject *x, *o, *c;
+    double scale;
+    int threads;
+    if (!PyArg_ParseTuple(args, "OOOdi", &x, &o, &c, &scale, &threads)) return NULL;
+    Py_buffer v[VIEWS] = {{0}};
+    if (get(x, &v[X_VIEW], 2, 0, "fd") || get(o, &v[OUT_VIEW], 1, 1, "d")) return finish(v, -1);
+    if (c != Py_None && get(c, &v[CENTER_VIEW], 1, 0, "d")) return finish(v, -1);
+    const dense X = {v[X_VIEW].buf, v[X_VIEW].shape[0], v[X_VIEW].shape[1], v[X_VIEW].strides[0], v[X_VIEW].itemsize == 8, v[CENTER_VIEW].buf, scale};
+    const int centered = !X.center || (v[CENTER_VIEW].shape[0] == X.columns && is_dense_row(&v[CENTER_VIEW], 0));
+    if (!is_dense_row(&v[X_VIEW], 1) || !is_dense_row(&v[OUT_VIEW], 0) || v[OUT_VIEW].shape[0] != X.rows || !centered) {
+        PyErr_SetString(PyExc_ValueError, "the rows of X are not contiguous, or the squares or the center do not fit");
+        return finish(v, -1);
+    }
+    const int count = limited(threads, 8.0 * X.rows * X.columns);
+    const task t = {.kind = SQUARES, .X = &X};
+    Py_BEGIN_ALLOW_THREADS
+    share shares[64] = {{0}};
+    for (int i = 0; i < count; i++)
+        shares[i] = (share){.task = &t, .table = X.wide ? TABLES[level].twice : TABLES[level].single,
+                            .first = cut(&t, X.rows, 16, i, count), .last = cut(&t, X.rows, 16, i + 1, count), .sum = v[OUT_VIEW].buf};
+    run(work, shares, sizeof *shares, count);
+    Py_END_ALLOW_THREADS
+    return finish(v, 0);
 }
 
 /* One thread's squares of a Gram matrix of d columns, whose rows are `ld` apart: add what the other
@@ -320,23 +404,25 @@ static long strip(long d, long unit, int k, int count)
 
 static PyObject *gram(PyObject *self, PyObject *args)
 {
-    PyObject *x, *o, *c;
+    PyObject *x, *o, *c, *w;
     int by_row, single, threads;
     double scale;
-    if (!PyArg_ParseTuple(args, "OOOpdpi", &x, &o, &c, &by_row, &scale, &single, &threads)) return NULL;
+    if (!PyArg_ParseTuple(args, "OOOpdOpi", &x, &o, &c, &by_row, &scale, &w, &single, &threads)) return NULL;
     Py_buffer v[VIEWS] = {{0}};
     if (get(x, &v[X_VIEW], 2, 0, "fd") || get(o, &v[OUT_VIEW], 2, 1, "d")) return finish(v, -1);
     if (c != Py_None && get(c, &v[CENTER_VIEW], 1, 0, "d")) return finish(v, -1);
-    const double *center = v[CENTER_VIEW].buf;
+    if (w != Py_None && get(w, &v[WEIGHTS_VIEW], 1, 0, "d")) return finish(v, -1);
+    const double *center = v[CENTER_VIEW].buf, *weights = v[WEIGHTS_VIEW].buf;
     const long step = v[X_VIEW].shape[1] > 1 ? v[X_VIEW].strides[1] : v[X_VIEW].itemsize; /* one column has any stride */
     const dense X = {v[X_VIEW].buf, v[X_VIEW].shape[0], v[X_VIEW].shape[1], v[X_VIEW].strides[0], v[X_VIEW].itemsize == 8,
-                     by_row ? NULL : center, scale, step, by_row ? center : NULL};
+                     by_row ? NULL : center, scale, weights, step, by_row ? center : NULL};
     const factor out = as_factor(&v[OUT_VIEW]);
     const long d = X.columns, ld = out.columns, size = out.rows * ld;
     const int centered = !center || (v[CENTER_VIEW].shape[0] == (by_row ? X.rows : d) && is_dense_row(&v[CENTER_VIEW], 0));
-    const int fits = centered && out.rows >= d + MARGIN && ld >= whole_lines(d) && is_dense_row(&v[OUT_VIEW], 1) && out.row_stride == ld * (long)sizeof(double);
+    const int weighted = !weights || (v[WEIGHTS_VIEW].shape[0] == X.rows && is_dense_row(&v[WEIGHTS_VIEW], 0) && !X.row_center);
+    const int fits = centered && weighted && out.rows >= d + MARGIN && ld >= whole_lines(d) && is_dense_row(&v[OUT_VIEW], 1) && out.row_stride == ld * (long)sizeof(double);
     if (!(is_dense_row(&v[X_VIEW], 0) || is_dense_row(&v[X_VIEW], 1)) || !fits) {
-        PyErr_SetString(PyExc_ValueError, "X is not contiguous in either direction, or the center or the output does not fit");
+        PyErr_SetString(PyExc_ValueError, "X is not contiguous in either direction, or the center, the weights or the output do not fit");
         return finish(v, -1);
     }
     const table *f = single ? TABLES[level].single : TABLES[level].twice;
@@ -384,9 +470,11 @@ static PyObject *instructions(PyObject *self, PyObject *args)
 
 static PyMethodDef METHODS[] = {
     {"product", product, METH_VARARGS, "product(kind, X, W, out, center, scale, shift, total, middle, threads)"},
+    {"reweigh", reweigh, METH_VARARGS, "reweigh(X, W, out, center, scale, shift, sums, (alpha, mass, scales, beside), (psi, c^2, parameter, eps), threads)"},
     {"csr_product", csr_product, METH_VARARGS, "csr_product(kind, data, indices, indptr, columns, W, out, shift, total, threads)"},
-    {"moments", moments, METH_VARARGS, "moments(X, sums, threads): add column sums to sums, return the sum of squares"},
-    {"gram", gram, METH_VARARGS, "gram(X, out, center, by_row, scale, single, threads): X^T X in the first rows and columns of a padded out, in float32 or float64"},
+    {"moments", moments, METH_VARARGS, "moments(X, sums, weights, threads): add column sums to sums, return the sum of squares"},
+    {"row_squares", row_squares, METH_VARARGS, "row_squares(X, out, center, scale, threads): the squares of the rows of scale (X - 1 center^T)"},
+    {"gram", gram, METH_VARARGS, "gram(X, out, center, by_row, scale, weights, single, threads): X^T Diag(weights) X in the first rows and columns of a padded out, in float32 or float64"},
     {"cell_rows", cell_rows, METH_VARARGS, "cell_rows(X, center, V, scales, constants, factors or mass, B, out, threads)"},
     {"instructions", instructions, METH_VARARGS, "instructions(name=None): the instruction sets of this machine, best last"},
     {NULL, NULL, 0, NULL},

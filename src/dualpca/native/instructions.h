@@ -5,8 +5,9 @@ typedef struct {
     int wide;                   /* whether entries are float64 */
     const double *center;       /* subtracted from each row, or NULL */
     double scale;
+    const double *weights;      /* of the rows, for Gram matrices and moments, or NULL */
     /* Of Gram matrices only: the bytes between the entries of a row, which others want contiguous, and what is
-     * subtracted from each column. */
+     * subtracted from each column, or NULL. */
     long step;
     const double *row_center;
 } dense;
@@ -22,7 +23,57 @@ typedef struct {
     long rows, columns, row_stride, column_stride; /* strides in bytes */
 } factor;
 
-enum kind { SWEEP, MATMUL, RMATMUL, COSWEEP, MATEXP, MOMENTS, GRAM };
+/* The loss of rows of robust PCA, -m c^2 psi((alpha^2 - t^2) / c^2) of a row of length t, and what stands beside
+ * its scores: see reweigh.h. */
+typedef struct {
+    const double *alpha, *mass, *scales, *beside; /* the last three may be NULL */
+    double c2, parameter, eps, largest;
+    int psi;
+    long column; /* where `beside` goes, or -1 */
+} row_loss;
+
+enum psi { POWER, HUBER, LOGARITHM, CAUCHY, GEMAN_MCCLURE, WELSCH, TUKEY, SQUARE };
+
+/* psi(v) and its slope; v > 0. */
+static double psi_of(const row_loss *F, double v, double *slope)
+{
+    switch (F->psi) {
+    case POWER: {
+        const double value = F->parameter == 1 ? sqrt(v) : pow(v, F->parameter / 2);
+        *slope = F->parameter / 2 * value / v;
+        return value;
+    }
+    case HUBER: *slope = v <= 1 ? 1 : 1 / sqrt(v); return v <= 1 ? v : 2 * sqrt(v) - 1;
+    case LOGARITHM: *slope = 1 / v; return log(v);
+    case CAUCHY: *slope = 1 / (1 + v); return log1p(v);
+    case GEMAN_MCCLURE: *slope = 1 / (1 + v) / (1 + v); return v / (1 + v);
+    case WELSCH: *slope = exp(-v); return -expm1(-v);
+    case TUKEY: {
+        const double rest = v < 1 ? 1 - v : 0;
+        *slope = rest * rest;
+        return (1 - rest * rest * rest) / 3;
+    }
+    default: *slope = 1; return v;
+    }
+}
+
+/* The weight of row i, whose scores have this squared length, and its part of the value; both are 0 where alpha is
+ * 0, and rounding beyond alpha is clamped. */
+static double weight(const row_loss *F, long i, double size2, double *value)
+{
+    const double a2 = F->alpha[i] * F->alpha[i], gap = a2 - size2, floor = F->eps * a2;
+    double v = (gap > floor ? gap : floor) / F->c2, slope = 0;
+    *value = 0;
+    if (v > 0) {
+        const double m = F->mass ? F->mass[i] : 1;
+        *value = -m * F->c2 * psi_of(F, v < F->largest ? v : F->largest, &slope);
+        slope *= 2 * m;
+    }
+    if (size2 > (1 + 100 * F->eps) * a2) *value = INFINITY;
+    return slope;
+}
+
+enum kind { SWEEP, MATMUL, RMATMUL, COSWEEP, MATEXP, MOMENTS, GRAM, REWEIGH, SQUARES };
 
 typedef struct {
     enum kind kind;
@@ -31,6 +82,7 @@ typedef struct {
     const void *packed, *shift;
     long packed_rows, groups, lanes;
     factor out, middle; /* the rows of X W in a sweep go to `middle`, if that has data */
+    const row_loss *F;
 } task;
 
 typedef struct {
@@ -38,7 +90,9 @@ typedef struct {
     void (*pack)(const factor *, long, long, long, void *);
     int (*rows)(const task *, long, long, double *, double *);
     int (*columns)(const task *, long, long, double *);
+    int (*reweigh)(const task *, long, long, double *, double *);
     int (*csr)(const task *, long, long, void *, double *);
+    void (*squares)(const dense *, long, long, double *);
     double (*moments)(const dense *, long, long, double *, long);
     int (*gram)(const dense *, long, long, long, long, double *, long);
     long (*whole)(long);

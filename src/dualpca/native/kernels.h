@@ -324,8 +324,8 @@ static int NAME(csr)(const task *t, long first, long last, void *part, double *t
     return 0;
 }
 
-/* Rows [first, last) of data of type T: adds to the sums of the columns and returns that of squares,
- * all in float64. It is finite only where all entries are. Even and odd rows have sums of their own, `size`
+/* Rows [first, last) of data of type T, by their weights: adds to the sums of the columns and returns that of
+ * squares, all in float64. It is finite only where all entries are. Even and odd rows have sums of their own, `size`
  * apart, so that a row need not wait for the sums of the one before. */
 static double NAME(moments)(const dense *X, long first, long last, double *sums, long size)
 {
@@ -335,28 +335,56 @@ static double NAME(moments)(const dense *X, long first, long last, double *sums,
     double energy = 0;
     for (long row = first; row < last; row++) {
         const T *x = (const T *)(X->data + row * X->stride);
+        const double w = X->weights ? X->weights[row] : 1;
+        if (w == 0) continue;
         double *sum = sums + row % 2 * size, one = 0;
         doubles square[2] = {{0}, {0}};
         long j = 0;
         for (; j + 2 * D <= X->columns; j += 2 * D)
             for (int k = 0; k < 2; k++) {
                 const doubles a = __builtin_convertvector(*(const entries *)(x + j + k * D), doubles);
-                *(doubles *)(sum + j + k * D) += a;
+                *(doubles *)(sum + j + k * D) += a * w;
                 square[k] += a * a;
             }
-        for (; j < X->columns; j++) sum[j] += x[j], one += (double)x[j] * x[j];
+        for (; j < X->columns; j++) sum[j] += w * x[j], one += (double)x[j] * x[j];
         square[0] += square[1];
         for (int k = 0; k < D; k++) one += square[0][k];
-        energy += one;
+        energy += w * one;
     }
     for (long j = 0; j < X->columns; j++) sums[j] += sums[size + j];
     return energy;
 }
 
+/* The squares of the rows [first, last) of scale (X - 1 c^T), in float64. */
+static void NAME(squares)(const dense *X, long first, long last, double *squares)
+{
+    enum { D = VECTOR / sizeof(double) };
+    typedef double doubles __attribute__((vector_size(VECTOR), aligned(8)));
+    typedef T entries __attribute__((vector_size(D * sizeof(T)), aligned(sizeof(T))));
+    const double *c = X->center;
+    for (long row = first; row < last; row++) {
+        const T *x = (const T *)(X->data + row * X->stride);
+        doubles square[2] = {{0}, {0}};
+        double one = 0;
+        long j = 0;
+        for (; j + 2 * D <= X->columns; j += 2 * D)
+            for (int k = 0; k < 2; k++) {
+                doubles a = __builtin_convertvector(*(const entries *)(x + j + k * D), doubles);
+                if (c) a -= *(const doubles *)(c + j + k * D);
+                square[k] += a * a;
+            }
+        for (; j < X->columns; j++) one += (x[j] - (c ? c[j] : 0)) * (x[j] - (c ? c[j] : 0));
+        square[0] += square[1];
+        for (int k = 0; k < D; k++) one += square[0][k];
+        squares[row] = one * X->scale * X->scale;
+    }
+}
+
 #include "gram.h"
+#include "reweigh.h"
 
 static const table NAME(table) = {
-    L, R, NAME(pack), NAME(rows), NAME(columns), NAME(csr), NAME(moments), NAME(gram), NAME(whole),
+    L, R, NAME(pack), NAME(rows), NAME(columns), NAME(reweigh), NAME(csr), NAME(squares), NAME(moments), NAME(gram), NAME(whole),
 };
 
 #undef CSR

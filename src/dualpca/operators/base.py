@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Any
 
@@ -15,29 +14,11 @@ from .._memory import ensure
 from ..linalg import Array, finfo, namespace, on_gpu, to_numpy, total
 from ..progress import reading
 from . import block_ops
-from .block_ops import as_float64, energy_of, row_norms, stack, sum_up, take
-
-#: ``(Y, rows) -> H``, or ``H`` followed by sums: what a sweep does with some rows of ``Y = XW``.
-SweepMap = Callable[[Array, slice], Any]
+from .block_ops import as_float64, energy_of, fill, row_norms, stack, sum_up, take
+from .sweep_maps import Reweighting, SweepMap, split
 
 #: A function of ``rows, block``: the slice that a block is of all rows, and the block.
 BlockFunction = Callable[[slice, Any], Any]
-
-
-def split(mapped: Any) -> tuple[Array, tuple[Any, ...]]:
-    """Split the result of a sweep map into H and the quantities to be summed over the rows."""
-    return (mapped[0], tuple(mapped[1:])) if isinstance(mapped, tuple) else (mapped, ())
-
-
-@dataclass(frozen=True)
-class Shift:
-    """The sweep map ``Y -> Y - 1 shift`` of centred data, with the sums of the columns behind it."""
-
-    shift: Array
-
-    def __call__(self, Y: Array, rows: slice) -> tuple[Array, Array]:
-        H = Y - self.shift
-        return H, namespace(H).sum(H, axis=0, keepdims=True)
 
 
 def _counted(product: Callable[..., Array]) -> Callable[..., Array]:
@@ -89,6 +70,8 @@ class Operator(ABC):
     #: whether C kernels multiply, and whether they form X^T X, where they round rows as they read them
     uses_kernels: bool = False
     grams_by_kernels: bool = False
+    #: whether they read the rows of an array, for products and norms
+    rows_by_kernels: bool = False
     #: whether the rows lie on a cluster, where arrays with as many rows stay
     is_distributed: bool = False
     #: seconds, roughly, that a pass waits for the data besides the products
@@ -132,6 +115,14 @@ class Operator(ABC):
         H, sums = split(row_map(Y, slice(0, self.shape[0]))) if row_map else (Y, ())
         Z = self.rmatmul(H)
         return (Z, *sums) if sums else Z
+
+    def reweigh(self, W: Array, F: Any, beside: Array | None = None) -> Any:
+        """Return ``X^T dF(XW)`` and ``F(XW)``, in one pass where X is read by rows.
+
+        F is a function of the lengths of rows. With one number a for each row, ``beside``, they are
+        ``X^T Diag(w) (XW, a)`` by the weights w of the rows, ``F(XW)``, and the sum of ``w_i a_i^2``.
+        """
+        return self.sweep(W, Reweighting(F, beside))
 
     def cosweep(self, W: Array) -> Array:
         """Return ``X (X^T W)``, the sweep of ``X^T``, in one pass where :meth:`takes_strips`."""
@@ -186,7 +177,7 @@ class Operator(ABC):
 
     def map_rows(self, f: BlockFunction, columns: int | None = None) -> Array:
         """Stack ``f(rows, block)``: a row for each row, of ``columns`` numbers or one."""
-        return stack(list(self._each(f)))
+        return fill(self._each(f), self.shape[0])
 
     def column_sums(
         self, weights: Array | None = None, *, exact: bool = True, keep: bool = False
@@ -220,7 +211,8 @@ class Operator(ABC):
     def select(self, keep: Any, weights: Any = None) -> tuple[Operator, Array | None]:
         """Return the operator of the rows where ``keep`` is true, and their weights.
 
-        Distributed rows all stay where they are; those that are not kept weigh nothing.
+        Distributed rows, and others that are not copied, all stay where they are; those that are not
+        kept weigh nothing.
         """
         from .row_blocks import Selected
 

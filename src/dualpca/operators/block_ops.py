@@ -73,6 +73,19 @@ def stack(parts: list[Any], axis: int = 0) -> Any:
     return parts[0] if len(parts) == 1 else namespace(*parts).concat(parts, axis=axis)
 
 
+def fill(parts: Iterable[Any], rows: int) -> Any:
+    """Concatenate parts of so many rows or fewer; numpy arrays one by one, which need not be held."""
+    parts = iter(parts)
+    first = next(parts)
+    if first.shape[0] == rows or not is_numpy_array(first):
+        return stack([first, *parts])
+    out, done = np.empty((rows, *first.shape[1:]), dtype=first.dtype), 0
+    for part in itertools.chain([first], parts):
+        out[done : done + len(part)] = part
+        done += len(part)
+    return out[:done]
+
+
 def take(block: Any, chosen: np.ndarray, axis: int = 0) -> Any:
     """Return the chosen rows (or columns) of a block of any kind."""
     if sp.issparse(block) or is_numpy_array(block):

@@ -9,10 +9,11 @@ import scipy.sparse as sp
 
 from ..linalg import Array, at_least, cross, gram, is_single, max_abs, namespace, to_numpy
 from ..linalg import total as sum_of
-from .base import Operator, Shift, SweepMap, split
+from .base import Operator
 from .block_ops import as_float64, dense, gathered, scale_rows, take
 from .matrix import Affine, Matrix
 from .row_blocks import RowMap
+from .sweep_maps import Reweighting, Shift, SweepMap, split
 from .views import View, Weighted
 
 #: A spread below this share of ``N ||mean||^2`` may be the rounding of the mean.
@@ -37,6 +38,8 @@ class Centered(View):
         ``||X - 1 c^T||_F^2`` where it is known.
     before : thin factor with one column, optional
         A centre that the rows of X have lost already; ``self.center`` is the sum of both.
+    weighted_energy : float, optional
+        ``sum_i w_i ||x_i - c||^2``, where c is the mean by the weights w.
     """
 
     def __init__(
@@ -46,12 +49,14 @@ class Centered(View):
         total: Array | None = None,
         energy: float | None = None,
         before: Array | None = None,
+        weighted_energy: float | None = None,
     ) -> None:
         super().__init__(X)
         self.center = center if before is None else center + before
-        self._c = center
+        self._c, self._before = center, before
         self._total = total
         self._energy = energy
+        self.weighted_energy = weighted_energy
         self._g: Array | None = None  # X c
 
     @property
@@ -77,6 +82,9 @@ class Centered(View):
         if row_map is None:
             Z, total = self.X.sweep(W, Shift(shift))
             return Z - self._c @ total
+        if isinstance(row_map, Reweighting):
+            Z, *sums, total = self.X.sweep(W, row_map.shifted(shift))
+            return Z - self._c @ total, *sums, *([] if row_map.shift is None else [total])
 
         def centred(Y: Array, rows: slice) -> tuple[Any, ...]:
             H, sums = split(row_map(Y - shift, rows))
@@ -122,6 +130,8 @@ class Centered(View):
         return self.X.in_float32(scale, self._c) if isinstance(self.X, Matrix) else None
 
     def _measure_rows(self) -> Array:
+        if self.X.rows_by_kernels:
+            return Shifted(self.X, self._c).row_norms()
         projection = self.X.matmul(self._c)[:, 0]
         norms = self.X.row_norms()
         xp = namespace(norms)
@@ -139,8 +149,8 @@ class Centered(View):
         return Shifted(self.X, known)
 
     def gram(self, weights: Array | None = None, *, single: bool = False) -> Array:
-        if weights is None and (rows := self._shifted()):
-            return rows.gram(single=single)
+        if rows := self._shifted():
+            return rows.gram(weights, single=single)
         S = self.X.gram(weights, single=single)
         total, mass = self._sums(weights)
         c, s = as_float64(self._c), as_float64(total)  # as the products of X are
@@ -210,6 +220,13 @@ def minus_center(X: Operator, center: Array) -> Operator:
     if X.explicit_rows and not X.sparse:
         return Shifted(X, column)
     return Centered(X, X.asarray(column))
+
+
+def moved(X: Operator, shift: Array) -> Operator:
+    """Return ``X - 1 shift^T``, with one correction where X has one already."""
+    if isinstance(X, Centered):
+        return Centered(X.X, X._c + shift, before=X._before)
+    return Centered(X, shift)
 
 
 def subtract_from_sparse(block: Any, c: np.ndarray) -> Any:
@@ -285,8 +302,16 @@ def _implicit(
 ) -> Centered:
     mean = total / mass
     energy = max(energy - _removed(mean, mass), 0.0)
-    known = {"total": total[:, None], "energy": energy} if weights is None else {}
+    known: dict[str, Any] = {"weighted_energy": energy}
+    if weights is None:
+        known = {"total": total[:, None], "energy": energy}
     return Centered(X, X.asarray(mean)[:, None], before=before, **known)
+
+
+def by_weights(X: Operator, weights: Array) -> Operator:
+    """Return ``Diag(sqrt(w)) X``, of an X that may be centred at its mean by the weights."""
+    energy = X.weighted_energy if isinstance(X, Centered) else None
+    return Weighted(X, namespace(weights).sqrt(weights), energy)
 
 
 def as_rows(X: Operator) -> Operator:

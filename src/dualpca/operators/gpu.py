@@ -13,10 +13,11 @@ import numpy as np
 from array_api_compat import is_cupy_array, is_torch_array
 
 from ..linalg import Array
-from .base import Operator, SweepMap
+from .base import Operator
 from .block_ops import block_rows
 from .files import ahead
 from .row_blocks import RowBlocked
+from .sweep_maps import SweepMap
 from .views import View
 
 #: A device multiplies blocks that are so many times larger than a cache.

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from .. import native
 from ..linalg import Array, namespace, to_numpy
-from .base import BlockFunction, Operator, SweepMap, split
+from .base import BlockFunction, Operator
 from .block_ops import (
     GRAM_FACTOR,
     as_float64,
@@ -30,6 +30,7 @@ from .block_ops import (
     take,
     threads,
 )
+from .sweep_maps import SweepMap, split
 from .views import View
 
 #: From ``rows, block`` of one operator to those of another: one or more of them.

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..linalg import Array, finfo, largest, namespace, to_numpy
-from .base import Operator, SweepMap, check_length, split
+from .base import Operator, check_length
 from .block_ops import float_type, gathered, scale_rows, take
+from .sweep_maps import Reweighting, SweepMap, split
 
 #: A sum of squares keeps this far from the ends of the range of its precision.
 RANGE = 2.0**10
@@ -145,9 +146,13 @@ class ColumnsView(View):
 class Weighted(View):
     """``Diag(b) X``: rows scaled by b, the B of the paper's IRLS (Appendix D)."""
 
-    def __init__(self, X: Operator, b: Array) -> None:
+    def __init__(self, X: Operator, b: Array, energy: float | None = None) -> None:
         super().__init__(X)
-        self.b = b
+        self.b, self._energy = b, energy
+
+    @property
+    def grams_by_kernels(self) -> bool:  # type: ignore[override]
+        return self.X.grams_by_kernels
 
     def _scale(self, Y: Array) -> Array:
         return self.b[:, None] * Y
@@ -160,6 +165,8 @@ class Weighted(View):
 
     def sweep(self, W: Array, row_map: SweepMap | None = None) -> Any:
         b = self.b
+        if isinstance(row_map, Reweighting) and row_map.shift is None:
+            return self.X.sweep(W, row_map.scaled(b))
 
         def weighted(Y: Array, rows: slice) -> Any:
             scale = b[rows][:, None]
@@ -170,6 +177,9 @@ class Weighted(View):
 
     def take(self, rows: np.ndarray) -> Any:
         return scale_rows(self.X.take(rows), self.b[rows])
+
+    def energy(self) -> float:
+        return super().energy() if self._energy is None else self._energy
 
     def take_columns(self, features: np.ndarray) -> Operator:
         return Weighted(self.X.take_columns(features), self.b)

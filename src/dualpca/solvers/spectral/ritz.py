@@ -34,12 +34,15 @@ from .certificate import Certificate
 #: Rounding leaves a recurrence true to this many eps of its largest Ritz value for each vector.
 ROUNDING = 4.0
 
-#: Below this share of the eigenvectors, of a matrix with more rows than this, LAPACK computes few.
-FEW, FEW_SIDE = 0.4, 128
-
 #: The same for products in TF32, whose factors have 11 bits: errors in the terms of a sum are
 #: independent, and a quarter of the unit was not reached (336 runs on a GPU, ``benchmarks.gpu``).
 TF32 = 2.0**-13
+
+#: Below this share of the eigenvectors, of a matrix with more rows than this, LAPACK computes few.
+FEW, FEW_SIDE = 0.4, 128
+
+#: With fewer numbers Cholesky saves no time (784 x 50: 0.35 ms, by Householder 0.5; 10 x 3: 0.2, 0.03).
+LONG = 2**14
 
 
 def unit_of(A: Operator) -> float:
@@ -216,9 +219,9 @@ def cholesky_qr(
 def quick_basis(W: Array) -> Array:
     """Return an orthonormal basis of ``col(W)``, by Cholesky where that loses no digits.
 
-    Householder QR takes ten times as long for long vectors (32,738 x 50: 33 ms).
+    Householder QR takes ten times as long for long vectors (32,738 x 50: 33 ms), and less for short ones.
     """
-    size = norm(W) if is_numpy_array(W) else 0.0
+    size = norm(W) if is_numpy_array(W) and W.size >= LONG else 0.0
     factors = cholesky_qr(W, size) if 0 < size < math.inf else None
     return factors[0] if factors else orthonormalize(W)
 
