@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,11 @@ from scipy.linalg import subspace_angles
 
 import dualpca
 from dualpca import RobustKernelPCA, RobustPCA
-from dualpca.operators import Kernel, Matrix
+from dualpca.formulations import robust
+from dualpca.losses import LOSSES
+from dualpca.operators import Centered, Kernel, Matrix, Weighted
 from dualpca.robust.fit import RobustOptions, fit_robust
+from dualpca.robust.joint import JointLoss
 
 
 def bad_rows(n=150, d=12):
@@ -39,6 +43,34 @@ def test_rows_and_their_linear_kernel_have_the_same_fit(center, weighted):
     assert subspace_angles(X.T @ implicit.components.V, rows.components.V).max() < 1e-5
     assert_allclose(X.T @ implicit.components.center, rows.components.center, atol=1e-4)
     assert_allclose(implicit.rows.orthogonal, rows.rows.orthogonal, atol=1e-4)
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_centre_and_subspace_move_together_and_lower_the_loss(loss, normalized):
+    """The centre by the weighted mean, the subspace by a step of DCA about it; one pass for both."""
+    rng = np.random.default_rng(3)
+    for seed in range(5):
+        X = bad_rows() + rng.standard_normal(12)
+        c = X[0] if seed == 4 else np.median(X, axis=0)
+        W = np.linalg.qr(rng.standard_normal((12, 3)))[0]
+        a = 1 / np.linalg.norm(X - c, axis=1).clip(1.0) if normalized else np.ones(len(X))
+        view = Centered(Matrix(X), c[:, None])
+        problem = robust(Weighted(view, a), 0.1, LOSSES[loss].at(1.0))
+        F = JointLoss(problem.F.alpha, problem.F.loss, scales=a)
+        problem, before = replace(problem, F=F), view.passes
+        move, new = F.mean(problem.X, W), F.step(problem, W)
+        assert view.passes - before == 1
+        weights = F.weights(problem.X @ W) * a**2
+        assert_allclose(move[:, 0], weights @ (X - c) / weights.sum(), atol=1e-12)
+        assert_allclose(new.T @ new, np.eye(3), atol=1e-12)
+
+        def total(center, V, X=X, a=a):
+            residuals = a[:, None] * (X - center) @ (np.eye(12) - V @ V.T)
+            return LOSSES[loss].psi((residuals**2).sum(axis=1) + 0.01).sum()
+
+        values = [total(c, W), total(c + move[:, 0], W), total(c + move[:, 0], new)]
+        assert values == sorted(values, reverse=True)
 
 
 @pytest.mark.filterwarnings("ignore:two starts found")

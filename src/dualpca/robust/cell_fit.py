@@ -20,11 +20,11 @@ from .cells import CELL, CellModel, chance_turn, converge, judged_rows
 from .choice import freedom
 from .distances import (
     RowDistances,
+    mahalanobis,
     robust_components,
     robust_scatter,
     rounding,
     row_distances,
-    squared_distances,
 )
 from .fit import RobustFit, RobustOptions, fit_robust, row_weights
 from .sample import Sample, chosen_rows, number_of_components
@@ -105,7 +105,7 @@ def scatter(model: CellModel, X: Matrix, B: np.ndarray) -> tuple[np.ndarray, np.
 
 def masses(B: np.ndarray, location: np.ndarray, covariance: np.ndarray) -> np.ndarray:
     """Return the mass a_i of each row: less where its scores are far out, whatever its residuals."""
-    distance2 = squared_distances(B, location, covariance)
+    distance2 = mahalanobis(B, location, covariance) ** 2
     return np.minimum(1.0, chi2_quantile(LEVERAGE, B.shape[1]) / np.maximum(distance2, 1e-300))
 
 

@@ -19,6 +19,7 @@ from .choice import Measured
 from .limits import distance_limit, left_out, limits_of_good
 from .sample import ROWS, by_weight, share_and_most
 from .scale import (
+    SAMPLE_ROWS,
     bulk,
     centered_at,
     chi2_quantile,
@@ -41,10 +42,22 @@ SMALL = 3e-2
 
 
 def scores_and_distances(X: Operator, V: Array) -> tuple[Array, Array]:
-    """Return ``X V`` and ``||x_i - V V^T x_i||`` of centred rows, in one pass."""
+    """Return ``X V`` and ``||x_i - V V^T x_i||`` of centred rows, in one pass over blocks.
+
+    The kernels take two passes and half the time, where no residual is small beside its row.
+    """
     if not isinstance(X, RowBlocked) or X.sparse:
         Y = X @ V
         return Y, orthogonal_distance(X.row_norms(), Y)
+    if X.rows_by_kernels:
+        first = X.take(np.linspace(0, X.shape[0], SAMPLE_ROWS, endpoint=False).astype(int))
+        for rows in (Matrix(first), X):
+            Y, size = rows @ V, rows.row_norms()
+            distance = orthogonal_distance(size, Y)
+            if (distance < SMALL * size).any():
+                break
+        else:
+            return Y, distance
 
     def part(rows: slice, block: Any) -> Array:
         Y, size = multiply(block, V), row_norms(block)
@@ -108,8 +121,8 @@ class RowDistances:
     @cached_property
     def on_host(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Scores, distances and weights on the host: of a sample where the rows are on a cluster."""
-        scores, orthogonal = (host_sample(a).astype(float) for a in (self.scores, self.orthogonal))
-        return scores, orthogonal, None if self.weights is None else host_sample(self.weights)
+        weights = None if self.weights is None else host_sample(self.weights).astype(float)
+        return host_sample(self.scores), host_sample(self.orthogonal).astype(float), weights
 
     @cached_property
     def _bulk(self) -> tuple[float, float]:
@@ -216,50 +229,51 @@ def robust_scatter(
     """Return location (0 where ``fixed``) and covariance of the scores T (n x k), reweighted twice.
 
     They begin with each coordinate by itself (:func:`location_scale`), and stay so with fewer than 5 k
-    rows. Then they are mean and covariance of the rows within the INNER quantile of chi-squared, to
-    whose median the squared distances are scaled.
+    rows that count. Then they are mean and covariance of the rows within the INNER quantile of
+    chi-squared, to whose median the squared distances are scaled.
     """
-    if weights is not None:
-        T, weights = T[weights > 0], weights[weights > 0]
-    n, k = T.shape
-    mass = np.ones(n) if weights is None else weights
-    some = np.linspace(0, n, min(n, FIRST_ROWS), endpoint=False).astype(int)
-    first, counted = T[some], mass[some]
+    mass = np.ones(len(T)) if weights is None else weights
+    counted, k = np.flatnonzero(mass > 0), T.shape[1]
+    n, plain = len(counted), bool((mass[counted] == 1).all())
+    chosen = counted[np.linspace(0, n, min(n, FIRST_ROWS), endpoint=False).astype(int)]
+    first, m = T[chosen].astype(float), mass[chosen]
     # In principal axes of the scores, so that the result does not depend on their basis.
-    mean = np.zeros(k) if fixed else counted @ first / counted.sum()
-    Q = np.linalg.eigh(((first - mean).T * counted) @ (first - mean))[1]
-    Z = np.stack([repeated(t, None if weights is None else counted) for t in (first @ Q).T])
+    mean = np.zeros(k) if fixed else m @ first / m.sum()
+    Q = np.linalg.eigh(((first - mean).T * m) @ (first - mean))[1]
+    Z = (first @ Q).T
+    Z = Z if plain else np.stack([repeated(t, m) for t in Z])
     location, scale = location_scale(Z, Z.shape[1] // 2 + 1)
     location = np.zeros(k) if fixed else Q @ location
     covariance = (Q * scale**2) @ Q.T
-    cut = chi2_quantile(INNER, k)
+    cut, rows = chi2_quantile(INNER, k), Matrix(T)
     factor = INNER / float(chdtr(k + 2, cut))
     for _ in range(2 if n >= 5 * k else 0):
-        distance2 = squared_distances(T, location, covariance)
-        median = float(np.median(repeated(distance2, weights)))
+        distance = mahalanobis(T, location, covariance)
+        inside = distance[counted]
+        median = float(np.median(inside if plain else repeated(inside, mass[counted])))
         if not 0 < median < math.inf:
             break
-        inner = mass * (distance2 * (chi2_quantile(0.5, k) / median) <= cut)
+        inner = mass * (distance <= median * math.sqrt(cut / chi2_quantile(0.5, k)))
         total = float(inner.sum())
         if total <= 2 * k:
             break
-        location = location if fixed else inner @ T / total
-        covariance = factor * Shifted(Matrix(T), location[:, None]).gram(inner) / total
+        if not fixed:
+            location = rows.rmatmul(rows.asarray(inner)[:, None])[:, 0].astype(float) / total
+        covariance = factor * Shifted(rows, location[:, None]).gram(inner) / total
     return location, covariance
 
 
-def squared_distances(T: np.ndarray, location: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-    """Return ``(t - location)^T C^+ (t - location)`` for each row, without directions of variance 0."""
+def mahalanobis(T: np.ndarray, location: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+    """Return ``sqrt((t - location)^T C^+ (t - location))`` for each row t.
+
+    Directions of variance 0 are left out.
+    """
     values, P = np.linalg.eigh(covariance)
     varying = values > max(values[-1], 0.0) * 1e-12
-    P = P[:, varying] / np.sqrt(values[varying])
-
-    def part(rows: slice, block: np.ndarray) -> np.ndarray:
-        with np.errstate(over="ignore"):
-            along = (block - location) @ P
-            return np.linalg.vecdot(along, along)
-
-    return Matrix(T).map_rows(part)
+    if not varying.any():
+        return np.zeros(len(T))
+    W = (P[:, varying] / np.sqrt(values[varying])).astype(T.dtype)
+    return row_norms(Shifted(Matrix(T), location[:, None]) @ W)
 
 
 @dataclass(frozen=True)
@@ -296,15 +310,15 @@ def robust_components(rows: RowDistances, q: float, fixed: bool) -> RobustCompon
     scores, orthogonal, weights = rows.on_host
     nearest = float(orthogonal[rows.good(math.inf)].min())
     good = rows.good(max(rows.limit(q), nearest))
-    mass = None if weights is None else weights[good]
-    location, covariance = robust_scatter(scores[good], mass, fixed)
+    mass = good.astype(float) if weights is None else good * weights
+    location, covariance = robust_scatter(scores, mass, fixed)
     variances, P = np.linalg.eigh(covariance)
     V = rows.V @ P[:, ::-1]
     return RobustComponents(
         V * fix_signs(V)[None, :],
         np.clip(variances[::-1], 0.0, None),
         rows.center + rows.V @ location,
-        float(np.average(orthogonal[good] ** 2, weights=mass)),
+        float(np.average(orthogonal[good] ** 2, weights=mass[good])),
         _mahalanobis(rows.scores, location, covariance),
     )
 
@@ -331,6 +345,4 @@ def leading_components(
 
 
 def _mahalanobis(scores: Array, location: np.ndarray, covariance: np.ndarray) -> Array:
-    return map_row_blocks(
-        scores, lambda T: np.sqrt(squared_distances(to_numpy(T), location, covariance))
-    )
+    return map_row_blocks(scores, lambda T: mahalanobis(to_numpy(T), location, covariance))

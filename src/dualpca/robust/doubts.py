@@ -7,7 +7,7 @@ import math
 import numpy as np
 from scipy.special import chdtrc
 
-from ..operators import Matrix
+from ..operators.block_ops import multiply
 from .fit import RobustFit
 from .starts import DISAGREE, Start
 
@@ -62,7 +62,8 @@ def whitened_scores(fit: RobustFit) -> np.ndarray:
     varying = parts.variances > 1e-12 * parts.variances.max()
     P = (rows.V.T @ parts.V[:, varying]) / np.sqrt(parts.variances[varying])
     shift = (parts.center - rows.center) @ rows.V
-    return Matrix(rows.on_host[0]).matmul(P) - shift @ P
+    scores = rows.on_host[0]
+    return multiply(scores, P.astype(scores.dtype)) - shift @ P
 
 
 def doubt_of_half(share: float) -> str | None:

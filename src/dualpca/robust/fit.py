@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from .._memory import ensure
-from ..formulations import robust, row_epsilon
-from ..linalg import (
-    Array,
-    at_least,
-    cross,
-    largest,
-    namespace,
-    norm,
-    orthonormalize,
-    to_numpy,
-)
+from ..linalg import Array, at_least, largest, to_numpy
 from ..linalg import eps as machine_eps
 from ..linear.selection import Selection
 from ..losses import Loss, as_loss
-from ..operators import Centered, Kernel, Matrix, Operator, Weighted, centered
-from ..operators.block_ops import energy_of
-from ..operators.views import check_energy
-from ..problem import DCProblem
+from ..operators import Matrix, Operator, centered
+from ..operators.centering import by_weights
 from ..progress import phase, stopped
-from ..solvers import IRLS, Anderson
+from ..solvers import IRLS
 from ..solvers.solve import as_solver
-from ..solvers.subspace import principal_axes, solve_quietly
+from ..solvers.subspace import principal_axes
 from .choice import clearly_better, freedom, start_stands
 from .distances import (
     RobustComponents,
@@ -43,13 +30,10 @@ from .distances import (
     robust_components,
     row_distances,
 )
+from .joint import fit_rows, row_scales
 from .sample import KEPT, number_of_components, selected, take_kernel_sample, take_sample
 from .scale import bulk, centered_at, coordinates, thin_factor, typical_size
-from .starts import DISAGREE, NEAR, Start, fitted_start
-
-#: The subspace is fitted and the centre moved at most ROUNDS times. IRLS gives way to DCA after CYCLE
-#: iterations.
-ROUNDS, CYCLE = 10, 50
+from .starts import DISAGREE, Start, fitted_start
 
 #: The loss is scaled to this many scales above the location of the good rows' residuals.
 ABOVE = 2.0
@@ -208,87 +192,6 @@ def scaled_loss(loss: Loss, sample: Matrix, start: Start, normalize: bool) -> Lo
     return loss.at(max(c, 1e-6 * typical, np.finfo(float).tiny))
 
 
-def row_scales(norms: Array, spread: float) -> Array:
-    """Return ``1/||x_i - c||``; rows near the centre, without a clear direction, count as further."""
-    return 1 / at_least(norms, NEAR * spread)
-
-
-def fit_rows(
-    X: Operator,
-    W: Array,
-    loss: Loss,
-    options: RobustOptions,
-    solver: Any,
-    mass: Array | None,
-    joint: bool,
-    spread: float,
-) -> tuple[Array | None, Array, Array | None, float, float, int]:
-    """Minimise ``sum_i m_i rho(a_i ||(I - W W^T)(x_i - c)||)`` over W, and over c where ``joint``.
-
-    The rows of X are centred at the start; ``a_i`` is 1, or 1 over their norm. In turns, c becomes the
-    mean of the rows by their weights, and DCA finds W with c fixed (Algorithm 5; 6 for "dual" or a
-    kernel), which both lower the objective; until c stays. Return the shift of c (None if it is not
-    fitted), W, the scales a of rows, epsilon, the residual and the number of iterations.
-    """
-    with np.errstate(over="ignore", invalid="ignore"):  # an infinite norm is refused
-        norms = X.row_norms()
-    # A row that is divided by its norm may have any norm that is finite.
-    bounded = options.normalize and largest(norms) < math.inf
-    check_energy(spread * spread if bounded else energy_of(norms), X)
-    scales = X.persist_rows(row_scales(norms, spread))[0] if options.normalize else None
-
-    def problem_at(shift: Array | None) -> DCProblem:
-        view = X if shift is None else Centered(X, shift)
-        rows = view if scales is None else Weighted(view, scales)
-        return robust(rows, row_epsilon(rows.row_norms(), loss), loss, mass)
-
-    def has_moved(move: Array) -> bool:
-        return norm(move - W @ cross(W, move)) > options.tol * spread
-
-    shift, problem, iterations = None, problem_at(None), 0
-    # The start has seen a sample: with the centre of all rows one round is often enough.
-    if joint and has_moved(move := weighted_mean(problem, scales, W)):
-        shift, problem = move, problem_at(move)
-    for _ in range(ROUNDS):
-        left = {"tol": options.tol, "max_iter": max(1, options.max_iter - iterations)}
-        if isinstance(solver, str):
-            kernel = Kernel.linear(problem.X)
-            dual, W0 = replace(problem, X=kernel), kernel.rmatmul(problem.X @ W)
-            result = solve_quietly(dual, as_solver("dca"), W0=W0, **left)
-            W = problem.X.rmatmul(result.W.coefficients)
-        else:
-            most = min(CYCLE, left["max_iter"]) if isinstance(solver, IRLS) else left["max_iter"]
-            result = solve_quietly(problem, solver, W0=W, tol=options.tol, max_iter=most)
-            if isinstance(solver, IRLS) and not (result.converged or result.stopped):
-                # It may go round between equal eigenvalues; DCA does not.
-                result = solve_quietly(problem, Anderson(), W0=result.W, **left)
-            W = result.W
-        W = orthonormalize(W)
-        iterations += result.iterations
-        if not joint or iterations >= options.max_iter or result.stopped:
-            break
-        move = weighted_mean(problem, scales, W)
-        shift = move if shift is None else shift + move
-        if not has_moved(move):
-            break
-        problem = problem_at(shift)
-    epsilon = row_epsilon(problem.X.row_norms(), loss)
-    return shift, W, scales, epsilon, result.residual, iterations
-
-
-def weighted_mean(problem: DCProblem, scales: Array | None, W: Array) -> Array:
-    """Return the mean of the rows by their weights in the loss: one pass."""
-    F: Any = problem.F
-
-    def row_map(Y: Array, rows: slice) -> tuple[Array, Array]:
-        w = F.weights(Y, rows)
-        a = w if scales is None else w * scales[rows]
-        return a[:, None], namespace(w).sum(a if scales is None else a * scales[rows])
-
-    sums, mass = problem.X.sweep(W, row_map)
-    return sums / float(mass) if float(mass) > 0 else sums
-
-
 def refit(
     X: Any,
     rows: RowDistances,
@@ -320,7 +223,7 @@ def refit(
         center = coordinates(view.center)[:, 0]  # type: ignore[attr-defined]
     else:
         view = centered_at(chosen, center, spread)
-    view = view if b is None else Weighted(view, namespace(b).sqrt(b))
+    view = view if b is None else by_weights(view, b)
     tol = max(min(options.tol, 1e-4), ROUNDING * machine_eps(X))
     if X.implicit and view.energy() <= 100 * machine_eps(X) * float(mass @ X.row_norms() ** 2):
         return None

@@ -14,7 +14,7 @@ from scipy.special import chdtr, chdtri, ndtri
 
 from ..linalg import Array, at_least, gram, is_single, namespace, norm, to_numpy
 from ..operators import Centered, Matrix, Operator
-from ..operators.block_ops import dense, row_norms
+from ..operators.block_ops import dense, multiply, row_norms
 from ..operators.centering import Shifted
 
 #: Values within this quantile of the first estimate enter the reweighted one, as in ROBPCA.
@@ -176,7 +176,7 @@ def least_outlying(X: Matrix, h: int, middle: np.ndarray, rng: np.random.Generat
     looked_at = slice(None, None, max(1, n // SAMPLE_ROWS))
     outlyingness, some = np.zeros(n), min(AT_ONCE, max(1, CACHED // n))
     for i in range(0, len(norms), some):
-        z = dense(U[i : i + some] @ A.T)
+        z = dense(multiply(A, U[i : i + some].T)).T
         z[: max(count - i, 0)] -= along
         z /= norms[i : i + some, None]
         sample = z[:, looked_at]

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ..linalg import eigh, orthonormalize
 from ..operators import Centered, Matrix, Operator, Weighted
+from ..solvers.spectral.ritz import quick_basis
 from ..solvers.subspace import principal_axes
 from .choice import Measured, choose, clearly_better, freedom, measure, narrow_rows
 from .scale import (
@@ -119,10 +120,12 @@ def make_start(
     if name == "random":
         return Start(name, middle, orthonormalize(rng.standard_normal((X.shape[1], s))))
     if name == "spherical":
-        view = Centered(X, middle[:, None])
+        view: Operator = Centered(X, middle[:, None])
         norms = view.row_norms()
         b = 1 / np.maximum(norms, NEAR * typical_size(norms))
-        return Start(name, middle, _leading(Weighted(view, b), s, seed))
+        if X.sparse:
+            return Start(name, middle, _leading(Weighted(view, b), s, seed))
+        return Start(name, middle, _leading(Matrix(b[:, None] * (X.data - middle)), s, seed))
     rows = X if name == "pca" else least_outlying(X, half(X.shape[0], s), middle, rng)
     return Start(name, *_center_and_axes(rows, s, middle if fixed else None, seed))
 
@@ -168,7 +171,7 @@ def concentrate(X: Matrix, start: Start, h: int, fixed: bool) -> Start:
         shift, Z = Z[:, :1] / h, Z[:, 1:]
         if not fixed:
             center, Z = center + shift[:, 0], Z - h * shift * (shift.T @ W)
-        W = orthonormalize(Z)
+        W = quick_basis(Z)
     return replace(start, center=center, W=W, rows=None)
 
 
