@@ -260,6 +260,17 @@ def test_the_host_waits_once_for_a_step():
         assert waits.count == 1
 
 
+def test_a_fit_waits_for_what_it_measures_alone():
+    """For the energy and a Rayleigh-Ritz step; of centred rows also for their mean and a warning."""
+    rng = np.random.default_rng(0)
+    A = torch.asarray((rng.standard_normal((4000, 300)) / np.arange(1, 301)).astype("f"))
+    for center, most in ((False, 2), (True, 5)):
+        with Waits() as waits:
+            model = PCA(10, center=center, solver="chebyshev", tol=1e-2, random_state=0).fit(A)
+        assert model.n_passes_ == 2
+        assert waits.count <= most, (center, waits.count)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("power", [0, 2, 6])
 @pytest.mark.parametrize("xp", [np, torch])

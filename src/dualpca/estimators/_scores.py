@@ -163,12 +163,15 @@ class ScoresMixin(WeightedMixin, AxesMixin):
         return vars(self).get("_unrotated") or (self.components_, self.explained_variance_)
 
     def _warn_of_units(self) -> None:
+        if self.n_features_in_ < 2 or not self._is_centered:
+            return
         axes, variances = self._principal
-        largest = namespace(axes).abs(axes[0, :])
-        j = int(namespace(largest).argmax(largest))
-        share = float(self.explained_variance_ratio_[0]) * float(largest[j]) ** 2
-        share *= float(variances[0]) / (float(self.explained_variance_[0]) or 1.0)
-        if self.n_features_in_ > 1 and self._is_centered and share > DOMINANT:
+        known = variances[:1], self.explained_variance_[:1], self.explained_variance_ratio_[:1]
+        sent = to_numpy(namespace(axes).concat([axes[0, :], *known])).astype(float)  # at once
+        largest, (variance, explained, ratio) = np.abs(sent[:-3]), sent[-3:]
+        j = int(largest.argmax())
+        share = ratio * largest[j] ** 2 * (variance / (explained or 1.0))
+        if share > DOMINANT:
             names = getattr(self, "feature_names_in_", None)
             name = j if names is None else repr(str(names[j]))
             warnings.warn(

@@ -310,7 +310,7 @@ class PCA(BatchesMixin, CovarianceMixin, BaseEstimator):
         self.components_ = ritz.V[:, :n].T
         self.singular_values_ = xp.sqrt(ritz.theta[:n])
         self.explained_variance_, self.explained_variance_ratio_ = variance[:n], ratio[:n]
-        noise, rank = max(total - float(xp.sum(variance[:n])), 0.0), min(data.mass, d)
+        noise, rank = max(total - data.captured(n) / (data.mass - 1), 0.0), min(data.mass, d)
         self.noise_variance_ = noise / (rank - n) if n < rank else 0.0
         self.mean_ = ritz.V[:, 0] * 0.0 if data.mean is None else data.mean
         self._rotate()

@@ -46,17 +46,20 @@ class Decomposition:
 
     def count(self, n_components: Any) -> int:
         """Return the number of components: as given, by a share of the variance, or all."""
+        if isinstance(n_components, Integral):
+            return int(n_components)
         variance, ratio, _ = self.variances()
         if n_components is None:
             return variance.shape[0]
-        if isinstance(n_components, Integral):
-            return int(n_components)
         xp = namespace(ratio)
         below = xp.cumulative_sum(ratio) <= n_components
         return min(variance.shape[0], int(xp.sum(xp.astype(below, xp.int64))) + 1)
 
     def shortfall(self, n: int) -> float:
         """Bound the relative shortfall in captured variance of the first n components."""
-        theta = self.result.ritz.theta[:n]
-        captured = max(float(namespace(theta).sum(theta)), TINY)
+        captured = max(self.captured(n), TINY)
         return self.result.shortfall(n) + self.discarded / captured
+
+    def captured(self, n: int) -> float:
+        """Return the energy that the first n components hold, as the host knows it."""
+        return float(self.result.ritz.on_host()[0][:n].sum())

@@ -298,6 +298,11 @@ class Matrix(RowBlocked):
 
         return Affine(self, convert, c, scale, np.dtype(np.float32))
 
+    @property
+    def like(self) -> Array:
+        # A view: nothing is sent to a GPU.
+        return super().like if self.sparse else self.data[:0, :0]
+
     def asarray(self, values: Any) -> Array:
         if self.sparse:
             return super().asarray(values)

@@ -9,11 +9,12 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from array_api_compat import is_dask_array
 from scipy.special import chdtr
 
 from ..linalg import Array, eps, fix_signs, host_sample, map_row_blocks, namespace, to_numpy
 from ..operators import Matrix, Operator, Shifted
-from ..operators.block_ops import multiply, row_norms
+from ..operators.block_ops import multiply, row_norms, take
 from ..operators.row_blocks import RowBlocked
 from .choice import Measured
 from .limits import distance_limit, left_out, limits_of_good
@@ -224,10 +225,11 @@ def measured_beside(
 
 
 def robust_scatter(
-    T: np.ndarray, weights: np.ndarray | None, fixed: bool
+    T: Array, weights: np.ndarray | None, fixed: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return location (0 where ``fixed``) and covariance of the scores T (n x k), reweighted twice.
 
+    T may be on a GPU, where its products are formed; the weights, and what is returned, are on the host.
     They begin with each coordinate by itself (:func:`location_scale`), and stay so with fewer than 5 k
     rows that count. Then they are mean and covariance of the rows within the INNER quantile of
     chi-squared, to whose median the squared distances are scaled.
@@ -236,7 +238,7 @@ def robust_scatter(
     counted, k = np.flatnonzero(mass > 0), T.shape[1]
     n, plain = len(counted), bool((mass[counted] == 1).all())
     chosen = counted[np.linspace(0, n, min(n, FIRST_ROWS), endpoint=False).astype(int)]
-    first, m = T[chosen].astype(float), mass[chosen]
+    first, m = to_numpy(take(T, chosen)).astype(float), mass[chosen]
     # In principal axes of the scores, so that the result does not depend on their basis.
     mean = np.zeros(k) if fixed else m @ first / m.sum()
     Q = np.linalg.eigh(((first - mean).T * m) @ (first - mean))[1]
@@ -248,7 +250,7 @@ def robust_scatter(
     cut, rows = chi2_quantile(INNER, k), Matrix(T)
     factor = INNER / float(chdtr(k + 2, cut))
     for _ in range(2 if n >= 5 * k else 0):
-        distance = mahalanobis(T, location, covariance)
+        distance = to_numpy(mahalanobis(T, location, covariance))
         inside = distance[counted]
         median = float(np.median(inside if plain else repeated(inside, mass[counted])))
         if not 0 < median < math.inf:
@@ -257,13 +259,14 @@ def robust_scatter(
         total = float(inner.sum())
         if total <= 2 * k:
             break
+        b = rows.asarray(inner)
         if not fixed:
-            location = rows.rmatmul(rows.asarray(inner)[:, None])[:, 0].astype(float) / total
-        covariance = factor * Shifted(rows, location[:, None]).gram(inner) / total
+            location = to_numpy(rows.rmatmul(b[:, None])[:, 0]).astype(float) / total
+        covariance = factor * to_numpy(Shifted(rows, location[:, None]).gram(b)) / total
     return location, covariance
 
 
-def mahalanobis(T: np.ndarray, location: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+def mahalanobis(T: Array, location: np.ndarray, covariance: np.ndarray) -> Array:
     """Return ``sqrt((t - location)^T C^+ (t - location))`` for each row t.
 
     Directions of variance 0 are left out.
@@ -271,9 +274,10 @@ def mahalanobis(T: np.ndarray, location: np.ndarray, covariance: np.ndarray) -> 
     values, P = np.linalg.eigh(covariance)
     varying = values > max(values[-1], 0.0) * 1e-12
     if not varying.any():
-        return np.zeros(len(T))
-    W = (P[:, varying] / np.sqrt(values[varying])).astype(T.dtype)
-    return row_norms(Shifted(Matrix(T), location[:, None]) @ W)
+        return namespace(T).zeros_like(T[:, 0])
+    rows = Matrix(T)
+    W = rows.asarray(P[:, varying] / np.sqrt(values[varying]))
+    return row_norms(Shifted(rows, location[:, None]) @ W)
 
 
 @dataclass(frozen=True)
@@ -311,7 +315,8 @@ def robust_components(rows: RowDistances, q: float, fixed: bool) -> RobustCompon
     nearest = float(orthogonal[rows.good(math.inf)].min())
     good = rows.good(max(rows.limit(q), nearest))
     mass = good.astype(float) if weights is None else good * weights
-    location, covariance = robust_scatter(scores, mass, fixed)
+    T = scores if is_dask_array(rows.scores) else rows.scores
+    location, covariance = robust_scatter(T, mass, fixed)
     variances, P = np.linalg.eigh(covariance)
     V = rows.V @ P[:, ::-1]
     return RobustComponents(
@@ -345,4 +350,4 @@ def leading_components(
 
 
 def _mahalanobis(scores: Array, location: np.ndarray, covariance: np.ndarray) -> Array:
-    return map_row_blocks(scores, lambda T: mahalanobis(to_numpy(T), location, covariance))
+    return map_row_blocks(scores, lambda T: to_numpy(mahalanobis(T, location, covariance)))

@@ -152,7 +152,7 @@ class SubspaceResult:
         """Bound the relative shortfall in captured variance of the first s components, or of all."""
         theta = self.ritz.theta
         s = theta.shape[0] if s is None else s
-        if not float(namespace(theta).sum(theta[:s])) > 0:
+        if not self.ritz.on_host()[0][:s].sum() > 0:
             return 0.0
         return max(self.certificate.shortfall(s), 4 * eps(theta))
 
