@@ -16,9 +16,10 @@ from sklearn.metrics.pairwise import pairwise_kernels
 
 from dualpca import RobustKernelPCA, RobustPCA, plots
 from dualpca.losses import LOSSES, Huber
-from dualpca.robust.distances import robust_scatter, row_distances
+from dualpca.robust.distances import row_distances
 from dualpca.robust.limits import distance_limit
 from dualpca.robust.scale import bulk
+from dualpca.robust.scatter import robust_scatter
 from dualpca.solvers import Anderson
 
 pytestmark = pytest.mark.filterwarnings(

@@ -26,7 +26,7 @@ from ..linalg import Array
 from ..operators import Centered, Operator, Weighted
 from ..operators.block_ops import one_blas_thread
 from ..progress import convergence
-from ..solvers.spectral.ritz import quick_basis
+from ..solvers.spectral.bases import quick_basis
 from ..solvers.subspace import ITERATIVE
 from ._base import COUNT, FRACTION, NOT_NEGATIVE, check_scores, seed, shifted
 from ._kernels import KERNEL_CONSTRAINTS, KernelMixin

@@ -9,9 +9,10 @@ import scipy.sparse as sp
 
 from ..linalg import Array, at_least, cross, gram, is_single, max_abs, namespace, to_numpy
 from ..linalg import total as sum_of
+from .affine import Affine
 from .base import Operator
 from .block_ops import as_float64, dense, gathered, scale_rows, take
-from .matrix import Affine, Matrix
+from .matrix import Matrix
 from .row_blocks import RowMap
 from .sweep_maps import Reweighting, Shift, SweepMap, split
 from .views import View, Weighted

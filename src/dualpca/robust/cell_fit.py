@@ -20,15 +20,14 @@ from .cells import CELL, CellModel, chance_turn, converge, judged_rows
 from .choice import freedom
 from .distances import (
     RowDistances,
-    mahalanobis,
     robust_components,
-    robust_scatter,
     rounding,
     row_distances,
 )
 from .fit import RobustFit, RobustOptions, fit_robust, row_weights
 from .sample import Sample, chosen_rows, number_of_components
 from .scale import chi2_quantile, location_scale, typical_size
+from .scatter import mahalanobis, robust_scatter
 from .starts import Start, best_start
 
 #: Columns predict each other from this correlation on (DDC: Rousseeuw and Van den Bossche 2018), where

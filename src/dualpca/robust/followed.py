@@ -16,10 +16,11 @@ from ..losses import Loss
 from ..operators import Matrix
 from ..operators.block_ops import row_norms
 from ..solvers.spectral.ritz import leading_eigenpairs
-from .distances import INNER, RowDistances, row_distances, score_distances
+from .distances import RowDistances, row_distances, score_distances
 from .fit import RobustFit, RobustOptions, row_weights
 from .joint import row_scales
 from .scale import chi2_quantile, typical_size
+from .scatter import INNER
 
 #: Rows beyond this quantile of the squared score distance weigh less, as 1 over that.
 LEVERAGE = 0.99

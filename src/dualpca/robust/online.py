@@ -25,10 +25,11 @@ from ..losses import as_loss
 from ..operators import Matrix, as_operator
 from ..operators.block_ops import row_norms
 from ..progress import phase
-from .distances import INNER, robust_components
+from .distances import robust_components
 from .fit import RobustOptions, fit_robust, scaled_loss
 from .followed import Followed, followed, follows_center, misfit, renewed, shrinkage, weighted
 from .scale import typical_size
+from .scatter import INNER
 from .starts import Start
 
 #: The model is renewed after so many rows, whatever the batches are.

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ..linalg import eigh, orthonormalize
 from ..operators import Centered, Matrix, Operator, Weighted
-from ..solvers.spectral.ritz import quick_basis
+from ..solvers.spectral.bases import quick_basis
 from ..solvers.subspace import principal_axes
 from .choice import Measured, choose, clearly_better, freedom, measure, narrow_rows
 from .scale import (

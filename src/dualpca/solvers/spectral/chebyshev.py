@@ -20,6 +20,7 @@ from ...linalg import Array, standard_normal
 from ...operators import Operator
 from . import costs
 from .base import SpectralSolver, is_explicit_on_gpu, narrow_side
+from .bases import conditioned
 from .certificate import ROUNDING_RISE, Certificate
 from .krylov import mixed_scale
 from .lanczos import certify_block
@@ -28,7 +29,6 @@ from .ritz import (
     Block,
     SubspaceResult,
     block_pairs,
-    conditioned,
     measured_pairs,
     relative_residual,
     unit_of,

@@ -25,6 +25,7 @@ from ...operators.block_ops import one_blas_thread
 from ...progress import phase
 from . import costs
 from .base import SpectralSolver, is_explicit_on_gpu
+from .bases import quick_basis
 from .certificate import Certificate, rounding_floor
 from .costs import LOOSE, eigh_seconds, expected_steps, step_seconds, wide_block
 from .krylov import ROUNDED_TOL, Krylov, mixed_scale
@@ -34,7 +35,6 @@ from .ritz import (
     SubspaceResult,
     leading_eigenpairs,
     measured_pairs,
-    quick_basis,
     right_from_left,
 )
 

@@ -13,9 +13,10 @@ from ...linalg import Array, column_norms, namespace, norm, on_gpu, standard_nor
 from ...operators import Operator
 from ...operators.block_ops import multiply_transposed, off_rows
 from ..base import TINY
+from .bases import cholesky_qr
 from .certificate import FAILURE, ROUNDING_RISE, Certificate, ceiling_of
 from .projected import Eigenpairs
-from .ritz import ROUNDING, Block, Ritz, cholesky_qr, unit_of
+from .ritz import ROUNDING, Block, Ritz, unit_of
 
 #: Vectors a step: 16 cost a CPU no more than 8 (float32, 4000 x 2000: 4.9 ms, 24 of them 6.9 ms);
 #: a GPU wants more.

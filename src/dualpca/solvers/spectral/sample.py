@@ -7,8 +7,8 @@ import numpy as np
 from ...linalg import Array, namespace, on_gpu, standard_normal
 from ...operators import Operator, as_operator
 from ...operators.block_ops import cast
+from .bases import conditioned
 from .lanczos import BLOCK
-from .ritz import conditioned
 
 #: X is tall if it has this many times more rows than columns.
 TALL = 8
