@@ -311,8 +311,8 @@ def right_pairs(X: Operator, result: SubspaceResult, tol: float) -> Ritz:
     """Return Ritz pairs of ``X^T X`` from a recurrence; measured anew where rounding might show."""
     ritz, wide, unit = result.ritz, X.shape[1] > X.shape[0], eps(result.ritz.V)
     first, last = ritz.theta[0], ritz.theta[-1]
-    precise = last * max(tol, unit) > ROUNDING * unit * first and not X.T.implicit
-    if precise and not wide and result.remainder is None:
+    precise = last * max(tol, unit) > ROUNDING * unit * first
+    if precise and not wide and result.remainder is None and not X.T.implicit:
         return _captured_pairs(X, ritz)
     if precise and result.remainder is not None:
         pairs = Ritz(ritz.V, X.asarray(ritz.theta), X.asarray(ritz.residuals))
