@@ -25,8 +25,9 @@ STRIPS = 2
 SPARSE, SCIPY_SPARSE = 0.4e-9, 1.0e-9  # by C kernels and by SciPy
 #: Seconds for each product of two stored entries in a sparse X^T X.
 SPARSE_SQUARE = 4e-9
-#: Seconds for each n^3 of LAPACK's symmetric eigenvectors, all or few of them.
-EIGH, EIGH_FEW = 1.3e-10, 0.4e-10
+#: Seconds of LAPACK's symmetric eigenvectors in float64: all for each n^3; few for each n^3, and for each
+#: n^2 and vector; and the share of these that float32 takes.
+EIGH, EIGH_FEW, EIGH_VECTOR, EIGH_SINGLE = 1.3e-10, 0.4e-10, 3.5e-10, 0.6
 
 #: One H200 GPU: operations a second of float32 and of TF32 products, and bytes a second of a TF32 pass.
 GPU_SQUARE, GPU_TF32, GPU_BYTES = 50e12, 280e12, 3.6e12
@@ -62,9 +63,10 @@ def square_seconds(X: Operator, *, single: bool) -> float:
     return 2 * N * d * min(N, d) / (rate if single else rate / 2)
 
 
-def eigh_seconds(n: int, s: int) -> float:
+def eigh_seconds(n: int, s: int, *, single: bool = False) -> float:
     """Return the seconds that LAPACK takes for s eigenvectors of an n x n matrix."""
-    return (EIGH_FEW if n > 1000 and s < n else EIGH) * n**3
+    few = EIGH_FEW * n**3 + EIGH_VECTOR * s * n**2
+    return min(few, EIGH * n**3) * (EIGH_SINGLE if single else 1.0)
 
 
 def wide_block(s: int, tol: float) -> int:

@@ -111,7 +111,8 @@ class Gram(SpectralSolver):
             product = costs.SPARSE_SQUARE * X.entries**2 / max(N, d)
         else:
             product = costs.square_seconds(X, single=takes_single(X, tol, energy))
-        eigen = eigh_seconds(n, s)
+        short = tol >= SHORT_TOL and takes_single(X, tol, energy)
+        eigen = eigh_seconds(n, s, single=short)
         if n >= KRYLOV_SIDE and s <= KRYLOV_SHARE * n:
             steps, b = expected_steps(n, s, krylov_aim(tol)), max(BLOCK, wide_block(s, tol))
             thin = costs.THIN if X.uses_kernels else costs.NUMPY_THIN
