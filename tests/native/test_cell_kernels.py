@@ -38,14 +38,6 @@ def well_posed(X, s):
     return (~np.isnan(X)).sum(axis=1) >= 2 * s + 2
 
 
-@pytest.fixture(params=native.kernels.instructions() if native.native_available() else [])
-def instructions(request):
-    best = native.kernels.instructions()[-1]
-    native.kernels.instructions(request.param)
-    yield request.param
-    native.kernels.instructions(best)
-
-
 @needs_kernels
 def test_scores_and_steps_are_those_of_numpy(instructions, monkeypatch):
     for seed, shape in enumerate(SHAPES):

@@ -24,15 +24,6 @@ TYPES = (np.float32, np.float64)
 needs_kernels = pytest.mark.skipif(not native.native_available(), reason="built without kernels")
 
 
-@pytest.fixture(params=native.kernels.instructions() if native.native_available() else [])
-def instructions(request):
-    """Each instruction set that this machine has."""
-    best = native.kernels.instructions()[-1]
-    native.kernels.instructions(request.param)
-    yield request.param
-    native.kernels.instructions(best)
-
-
 def factor_of(kind, X, width, rng, dtype):
     rows = X.shape[0] if kind == native.RMATMUL else X.shape[1]
     return rng.standard_normal((rows, width)).astype(dtype)

@@ -44,14 +44,6 @@ CASES = [
 SHAPES = ((1, 3, 1), (100, 40, 3), (1001, 60, 16), (301, 300, 33))
 
 
-@pytest.fixture(params=native.kernels.instructions() if native.native_available() else [])
-def instructions(request):
-    best = native.kernels.instructions()[-1]
-    native.kernels.instructions(request.param)
-    yield request.param
-    native.kernels.instructions(best)
-
-
 def case(shape, dtype, seed):
     """Rows about a centre, an orthonormal W, and what stands beside the rows."""
     N, d, s = shape
