@@ -163,10 +163,17 @@ def check_finite(name: str, block: Any) -> int:
     return 0
 
 
-def has_finite_norms(X: Operator) -> bool:
-    """Return whether the norms of the rows, which X keeps, are finite, so that all entries are."""
+def rows_with_norms(estimator: Any, X: Any) -> Operator:
+    """Return the operator of :func:`validated` X, for a fit that needs the norms of its rows.
+
+    In memory these tell whether all entries are finite, so that no other pass does.
+    """
+    late = in_memory(X)
+    operator = as_operator(validated(estimator, X, reset=True, rows=2, finite=not late))
     with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(total(X.row_norms())))
+        if late and not np.isfinite(total(operator.row_norms())):
+            validated(estimator, X, reset=True, rows=2)  # finite norms may overflow
+    return operator
 
 
 def check_names(estimator: Any, names: list[str], *, reset: bool) -> None:

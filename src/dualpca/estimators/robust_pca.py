@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from ..linalg import Array, host_sample, to_numpy
 from ..linear.selection import METHODS
-from ..operators import Operator, Selected, as_operator, in_memory
+from ..operators import Operator, Selected, as_operator
 from ..progress import convergence
 from ..robust.cell_fit import fit_cells, fit_holes
 from ..robust.doubts import doubt_of_symmetry, doubt_of_tail
@@ -20,16 +20,8 @@ from ..robust.fit import RobustFit, fit_robust
 from ..robust.sample import scree, take_sample
 from ..robust.scale import CENTERS, repeated
 from ..robust.starts import STARTS
-from ._base import (
-    COUNT,
-    FORGET,
-    FRACTION,
-    ROTATION,
-    checked_weights,
-    has_finite_norms,
-    seed,
-    validated,
-)
+from . import _base as base
+from ._base import COUNT, FORGET, FRACTION, ROTATION, checked_weights, seed
 from ._missing import MISSING, CellsMixin, summary_of
 from ._outliers import ROBUST_CONSTRAINTS, OutlierScoresMixin
 from ._robust_streams import RobustBatchesMixin
@@ -282,12 +274,10 @@ class RobustPCA(RobustBatchesMixin, CellsMixin, CovarianceMixin, OutlierScoresMi
 
         Rows of weight 0 that are on a cluster count.
         """
-        # Norms of rows, which the fit needs, are finite where all entries are.
-        late = in_memory(X) and sample_weight is None and not self._completes
-        finite = not (late or self._completes)
-        rows: Any = as_operator(validated(self, X, reset=True, rows=2, finite=finite))
-        if late and not has_finite_norms(rows):
-            validated(self, X, reset=True, rows=2)
+        if self._completes:
+            rows = as_operator(base.validated(self, X, reset=True, rows=2, finite=False))
+        else:
+            rows = base.rows_with_norms(self, X)
         if rows.is_distributed and isinstance(self.solver, str) and self.solver == "dual":
             raise ValueError(
                 "solver='dual' iterates on a row for each row of X, which dask data keeps on the "
