@@ -73,8 +73,9 @@ def row_parts(data: Any) -> list[tuple[slice, Any]]:
 
 def reweighed(data: Any, W: Array, row_map: Reweighting, **given: Any) -> tuple[Any, ...] | None:
     """Return the sweep of an array by the kernels; None where they do not know the losses of its rows."""
-    losses = row_map.for_kernels()
-    if losses is None or sp.issparse(data) or not native.takes(native.SWEEP, data, W, convert=True):
+    losses, narrow = row_map.for_kernels(), data.shape[1] <= native.MANY
+    taken = narrow and not sp.issparse(data) and native.takes(native.SWEEP, data, W, convert=True)
+    if losses is None or not taken:
         return None
     return row_map.from_kernels(
         lambda shift: native.reweigh(data, W, losses, threads(), shift=shift, **given), W

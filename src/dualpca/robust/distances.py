@@ -38,12 +38,13 @@ SMALL = 3e-2
 def scores_and_distances(X: Operator, V: Array) -> tuple[Array, Array]:
     """Return ``X V`` and ``||x_i - V V^T x_i||`` of centred rows, in one pass over blocks.
 
-    The kernels take two passes and half the time, where no residual is small beside its row.
+    The kernels take two passes and half the time, where no residual is small beside its row; among many
+    rows, some tell whether that may be so.
     """
     if not isinstance(X, RowBlocked) or X.sparse:
         Y = X @ V
         return Y, orthogonal_distance(X.row_norms(), Y)
-    if X.rows_by_kernels:
+    if X.rows_by_kernels and X.shape[0] >= 10 * SAMPLE_ROWS:
         first = X.take(np.linspace(0, X.shape[0], SAMPLE_ROWS, endpoint=False).astype(int))
         for rows in (Matrix(first), X):
             Y, size = rows @ V, rows.row_norms()
