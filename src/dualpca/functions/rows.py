@@ -36,7 +36,7 @@ class RowFunction(Function):
         """Return ``f_i'(t)/t`` of each row, from the squared row norms."""
 
     def values_and_weights(self, size2: Array, rows: slice) -> tuple[Array, Array]:
-        """Return both."""
+        """Return :meth:`row_values` and :meth:`row_weights`, which may share work."""
         return self.row_values(size2, rows), self.row_weights(size2, rows)
 
     def _mass(self, rows: slice) -> Array:

@@ -76,7 +76,7 @@ class Reweighting:
         assert self.shift is None
         return replace(self, scales=b if self.scales is None else self.scales * b)
 
-    def for_kernels(self) -> RowLosses | None:
+    def row_losses(self) -> RowLosses | None:
         """Return the losses as the C kernels read them; None where they do not know them."""
         F, known = self.F, self.F.for_kernels
         if known is None or not isinstance(F.alpha, np.ndarray):
